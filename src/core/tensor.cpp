@@ -1,0 +1,83 @@
+#include "core/tensor.h"
+
+#include <cstring>
+
+namespace tessera::core {
+
+Shape::Shape(std::initializer_list<std::int64_t> extents) {
+    TESSERA_INVARIANT(extents.size() <= kMaxRank);
+    for (std::int64_t extent : extents) {
+        TESSERA_INVARIANT(extent >= 0);
+        extents_[static_cast<std::size_t>(rank_++)] = extent;
+    }
+}
+
+std::int64_t Shape::numel() const {
+    std::int64_t count = 1;
+    for (int axis = 0; axis < rank_; ++axis) count *= (*this)[axis];
+    return count;
+}
+
+bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && extents_ == other.extents_; }
+
+std::string Shape::to_string() const {
+    std::string text = "[";
+    for (int axis = 0; axis < rank_; ++axis) text += (axis ? ", " : "") + std::to_string((*this)[axis]);
+    return text + "]";
+}
+
+Tensor Tensor::empty(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory category) {
+    Tensor tensor;
+    tensor.shape_ = shape;
+    tensor.numel_ = shape.numel();
+    tensor.dtype_ = dtype;
+    tensor.storage_ = pool.allocate(tensor.nbytes(), category);
+    return tensor;
+}
+
+Tensor Tensor::zeros(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory category) {
+    Tensor tensor = empty(pool, shape, dtype, category);
+    if (!tensor.is_meta() && tensor.numel() > 0) std::memset(tensor.bytes(), 0, static_cast<std::size_t>(tensor.nbytes()));
+    return tensor;
+}
+
+bool Tensor::overlaps(const Tensor& other) const {
+    return defined() && storage_ == other.storage_ && byte_offset_ < other.byte_offset_ + other.nbytes() &&
+           other.byte_offset_ < byte_offset_ + nbytes();
+}
+
+Tensor Tensor::reshape(Shape shape) const {
+    if (shape.numel() != numel_) {
+        raise<ShapeError>("cannot reshape {} ({} elements) to {} ({} elements)", shape_.to_string(), numel_,
+                          shape.to_string(), shape.numel());
+    }
+    Tensor view = *this;
+    view.shape_ = shape;
+    return view;
+}
+
+Tensor Tensor::range(std::int64_t begin, std::int64_t end) const {
+    if (shape_.rank() == 0 || begin < 0 || end < begin || end > shape_[0]) {
+        raise<ShapeError>("rows [{}, {}) are outside of a tensor of shape {}", begin, end, shape_.to_string());
+    }
+    const std::int64_t row = shape_[0] == 0 ? 0 : numel_ / shape_[0];
+    Tensor view = *this;
+    switch (shape_.rank()) {
+        case 1:
+            view.shape_ = Shape{end - begin};
+            break;
+        case 2:
+            view.shape_ = Shape{end - begin, shape_[1]};
+            break;
+        case 3:
+            view.shape_ = Shape{end - begin, shape_[1], shape_[2]};
+            break;
+        default:
+            view.shape_ = Shape{end - begin, shape_[1], shape_[2], shape_[3]};
+    }
+    view.numel_ = row * (end - begin);
+    view.byte_offset_ = byte_offset_ + begin * row * size_of(dtype_);
+    return view;
+}
+
+}  // namespace tessera::core
