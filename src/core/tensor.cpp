@@ -18,7 +18,9 @@ std::int64_t Shape::numel() const {
     return count;
 }
 
-bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && extents_ == other.extents_; }
+bool Shape::operator==(const Shape& other) const {
+    return rank_ == other.rank_ && extents_ == other.extents_;
+}
 
 std::string Shape::to_string() const {
     std::string text = "[";
@@ -37,7 +39,8 @@ Tensor Tensor::empty(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory 
 
 Tensor Tensor::zeros(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory category) {
     Tensor tensor = empty(pool, shape, dtype, category);
-    if (!tensor.is_meta() && tensor.numel() > 0) std::memset(tensor.bytes(), 0, static_cast<std::size_t>(tensor.nbytes()));
+    if (!tensor.is_meta() && tensor.numel() > 0)
+        std::memset(tensor.bytes(), 0, static_cast<std::size_t>(tensor.nbytes()));
     return tensor;
 }
 
