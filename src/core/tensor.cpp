@@ -49,6 +49,10 @@ bool Tensor::overlaps(const Tensor& other) const {
            other.byte_offset_ < byte_offset_ + nbytes();
 }
 
+void Tensor::copy_from_host(const void* source) {
+    if (!is_meta() && numel_ > 0) std::memcpy(bytes(), source, static_cast<std::size_t>(nbytes()));
+}
+
 Tensor Tensor::reshape(Shape shape) const {
     if (shape.numel() != numel_) {
         raise<ShapeError>("cannot reshape {} ({} elements) to {} ({} elements)", shape_.to_string(), numel_,
