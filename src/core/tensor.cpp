@@ -39,8 +39,7 @@ Tensor Tensor::empty(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory 
 
 Tensor Tensor::zeros(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory category) {
     Tensor tensor = empty(pool, shape, dtype, category);
-    if (!tensor.is_meta() && tensor.numel() > 0)
-        std::memset(tensor.bytes(), 0, static_cast<std::size_t>(tensor.nbytes()));
+    tensor.fill_zero();
     return tensor;
 }
 
@@ -51,6 +50,10 @@ bool Tensor::overlaps(const Tensor& other) const {
 
 void Tensor::copy_from_host(const void* source) {
     if (!is_meta() && numel_ > 0) std::memcpy(bytes(), source, static_cast<std::size_t>(nbytes()));
+}
+
+void Tensor::fill_zero() {
+    if (!is_meta() && numel_ > 0) std::memset(bytes(), 0, static_cast<std::size_t>(nbytes()));
 }
 
 Tensor Tensor::reshape(Shape shape) const {
