@@ -16,8 +16,11 @@ std::unique_ptr<kernels::Backend> make_backend(core::MemoryPool& pool) {
 }  // namespace
 
 Engine::Engine(const EngineSettings& settings)
-    : settings_(settings), pool_(std::make_unique<core::MemoryPool>(settings.device)), backend_(make_backend(*pool_)),
-      stream_(settings.device, core::StreamKind::compute), model_(std::make_unique<layers::Gpt>(settings.model)),
+    : settings_(settings),
+      pool_(std::make_unique<core::MemoryPool>(settings.device)),
+      backend_(make_backend(*pool_)),
+      stream_(settings.device, core::StreamKind::compute),
+      model_(std::make_unique<layers::Gpt>(settings.model)),
       parameters_(std::make_unique<zero::FlatParameters>(*backend_, stream_, model_->units(), settings.model.dtype,
                                                          settings.state)),
       optimizer_(std::make_unique<zero::Optimizer>(*backend_, stream_, *parameters_, settings.optimizer)),
@@ -51,8 +54,8 @@ StepResult Engine::accumulate_gradients(const data::Batch& batch, std::int64_t m
         sum_squared += static_cast<double>(micro.map.sum_squared_seqlens);
     }
     result.loss = loss_sum / static_cast<double>(batch.loss_tokens);
-    result.model_flops = layers::training_flops(settings_.model, static_cast<double>(batch.num_samples * batch.seq_length),
-                                                sum_squared);
+    result.model_flops = layers::training_flops(settings_.model,
+                                                static_cast<double>(batch.num_samples * batch.seq_length), sum_squared);
     return result;
 }
 

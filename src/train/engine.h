@@ -18,9 +18,9 @@ struct EngineSettings {
 };
 
 struct StepResult {
-    double loss = 0;       ///< mean over the loss-carrying tokens of the global batch, nats
-    double grad_norm = 0;  ///< before clipping
-    double loss_scale = 1; ///< the scale this step used
+    double loss = 0;        ///< mean over the loss-carrying tokens of the global batch, nats
+    double grad_norm = 0;   ///< before clipping
+    double loss_scale = 1;  ///< the scale this step used
     bool updated = false;
     double model_flops = 0;
     std::int64_t loss_tokens = 0;
@@ -39,9 +39,9 @@ public:
     /// Draws the initial parameters.
     void initialise() { parameters_->initialise(settings_.seed); }
 
-    /// One optimizer step on a global batch in micro-batches of `micro_batch_size` samples (the last one may be smaller).
-    /// The loss is divided by the global number of loss-carrying tokens from the start, so any split gives the same step.
-    /// A batch without any such token changes nothing (updated = false, loss 0).
+    /// One optimizer step on a global batch in micro-batches of `micro_batch_size` samples (the last one may be
+    /// smaller). The loss is divided by the global number of loss-carrying tokens from the start, so any split gives
+    /// the same step. A batch without any such token changes nothing (updated = false, loss 0).
     StepResult train_step(const data::Batch& batch, std::int64_t micro_batch_size, double lr);
     /// Forward and backward of the whole batch into main_grad, without the update.
     StepResult accumulate_gradients(const data::Batch& batch, std::int64_t micro_batch_size);
