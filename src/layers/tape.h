@@ -15,7 +15,7 @@ struct Var {
     core::Tensor value;
     std::int64_t id = -1;
     kernels::Epilogue activation = kernels::Epilogue::none;
-    core::Tensor pre_activation;
+    core::Tensor pre_activation{};
 };
 
 class Tape;
