@@ -8,9 +8,9 @@
 namespace tessera::train {
 
 struct EngineSettings {
-    layers::ModelConfig model;
-    zero::AdamWSettings optimizer;
-    zero::LossScalerSettings loss_scaler;
+    layers::ModelConfig model{};
+    zero::AdamWSettings optimizer{};
+    zero::LossScalerSettings loss_scaler{};
     std::uint64_t seed = 1234;
     DocumentMask document_mask = DocumentMask::off;
     zero::StateKind state = zero::StateKind::training;

@@ -127,7 +127,7 @@ TEST_P(Reference, Bf16TrainingFollowsTheLosses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Reference, testing::ValuesIn(support::kReferenceCases),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& instance) { return instance.param; });
 
 }  // namespace
 }  // namespace tessera
