@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -80,10 +81,10 @@ int generate(const Options& options) {
     request.sampling = options.sampling;
     request.cache = options.no_cache ? train::CacheUse::recompute : train::CacheUse::keep;
     for (std::int64_t sample = 0; sample < options.samples; ++sample) {
-        data::StreamDecoder decoder(tokenizer);
+        data::StreamDecoder decoder(tokenizer, data::DecodeFrom::continuation);
         std::fputs(prompt.c_str(), stdout);
         train::generate(engine, request, [&](std::int32_t id) {
-            const std::string piece = decoder.add(id);
+            const std::string piece = decoder.push(id);
             std::fwrite(piece.data(), 1, piece.size(), stdout);
             std::fflush(stdout);
         });
