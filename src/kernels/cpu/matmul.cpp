@@ -1,0 +1,185 @@
+#include "kernels/matmul.h"
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/linear_epilogue.h"
+
+namespace tessera::kernels::cpu {
+namespace {
+
+using core::DType;
+using core::Tensor;
+
+/// Rows of a 16-bit weight that are widened at a time.
+constexpr std::int64_t kPanelRows = 512;
+
+void* raw(const Tensor* tensor) {
+    return tensor ? static_cast<void*>(tensor->bytes()) : nullptr;
+}
+
+class Matmul final : public MatmulKernels {
+public:
+    explicit Matmul(core::MemoryPool& pool) : pool_(pool) {}
+
+    void linear_forward(const LinearForwardArgs& args) override {
+        const std::int64_t tokens = args.x.size(0);
+        const std::int64_t inputs = args.x.size(1);
+        const std::int64_t outputs = args.weight.size(0);
+        const bool f32 = args.x.dtype() == DType::f32;
+        Tensor buffer;
+        float* product = nullptr;
+        if (f32 && args.pre_activation) {
+            product = args.pre_activation->data<float>();
+        } else if (f32 && args.epilogue != Epilogue::swiglu) {
+            product = args.y.data<float>();
+        } else {
+            buffer = workspace(tokens * outputs);
+            product = buffer.data<float>();
+        }
+        if (f32) {
+            gemm({.b_transpose = Transpose::yes,
+                  .m = tokens,
+                  .n = outputs,
+                  .k = inputs,
+                  .a = args.x.data<float>(),
+                  .lda = inputs,
+                  .b = args.weight.data<float>(),
+                  .ldb = inputs,
+                  .c = product,
+                  .ldc = outputs});
+            if (args.epilogue == Epilogue::none) return;
+        } else {
+            const Tensor x = widened(args.x);
+            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
+                gemm({.b_transpose = Transpose::yes,
+                      .m = tokens,
+                      .n = rows,
+                      .k = inputs,
+                      .a = x.data<float>(),
+                      .lda = inputs,
+                      .b = panel,
+                      .ldb = inputs,
+                      .c = product + begin,
+                      .ldc = outputs});
+            });
+        }
+        forward_epilogue({.epilogue = args.epilogue,
+                          .dtype = args.x.dtype(),
+                          .rows = tokens,
+                          .outputs = outputs,
+                          .product = product,
+                          .bias = raw(args.bias),
+                          .pre_activation = raw(args.pre_activation),
+                          .y = args.y.bytes()});
+    }
+
+    void linear_dgrad(const LinearDgradArgs& args) override {
+        const std::int64_t tokens = args.dy.size(0);
+        const std::int64_t outputs = args.dy.size(1);
+        const std::int64_t inputs = args.weight.size(1);
+        const bool f32 = args.dy.dtype() == DType::f32;
+        if (f32 && args.epilogue == Epilogue::none) {
+            gemm({.m = tokens,
+                  .n = inputs,
+                  .k = outputs,
+                  .a = args.dy.data<float>(),
+                  .lda = outputs,
+                  .b = args.weight.data<float>(),
+                  .ldb = inputs,
+                  .beta = args.accumulate ? 1.0F : 0.0F,
+                  .c = args.dx.data<float>(),
+                  .ldc = inputs});
+            return;
+        }
+        const Tensor buffer = workspace(tokens * inputs);
+        float* product = buffer.data<float>();
+        if (f32) {
+            gemm({.m = tokens,
+                  .n = inputs,
+                  .k = outputs,
+                  .a = args.dy.data<float>(),
+                  .lda = outputs,
+                  .b = args.weight.data<float>(),
+                  .ldb = inputs,
+                  .c = product,
+                  .ldc = inputs});
+        } else {
+            const Tensor dy = widened(args.dy);
+            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
+                gemm({.m = tokens,
+                      .n = inputs,
+                      .k = rows,
+                      .a = dy.data<float>() + begin,
+                      .lda = outputs,
+                      .b = panel,
+                      .ldb = inputs,
+                      .beta = begin > 0 ? 1.0F : 0.0F,
+                      .c = product,
+                      .ldc = inputs});
+            });
+        }
+        backward_epilogue({.epilogue = args.epilogue,
+                           .dtype = args.dy.dtype(),
+                           .rows = tokens,
+                           .inputs = inputs,
+                           .product = product,
+                           .pre_activation = raw(args.pre_activation),
+                           .dx = args.dx.bytes(),
+                           .accumulate = args.accumulate});
+    }
+
+    void linear_wgrad(const LinearWgradArgs& args) override {
+        const std::int64_t tokens = args.x.size(0);
+        const std::int64_t inputs = args.x.size(1);
+        const std::int64_t outputs = args.dy.size(1);
+        const bool f32 = args.x.dtype() == DType::f32;
+        const Tensor x = f32 ? args.x : widened(args.x);
+        const Tensor dy = f32 ? args.dy : widened(args.dy);
+        gemm({.a_transpose = Transpose::yes,
+              .m = outputs,
+              .n = inputs,
+              .k = tokens,
+              .a = dy.data<float>(),
+              .lda = outputs,
+              .b = x.data<float>(),
+              .ldb = inputs,
+              .beta = 1,
+              .c = args.dweight.data<float>(),
+              .ldc = inputs});
+        if (args.dbias) add_column_sums(args.dy.bytes(), args.dy.dtype(), tokens, outputs, args.dbias->data<float>());
+    }
+
+private:
+    Tensor workspace(std::int64_t count) {
+        return Tensor::empty(pool_, {count}, DType::f32, core::MemoryCategory::workspace);
+    }
+
+    Tensor widened(const Tensor& tensor) {
+        const Tensor wide = workspace(tensor.numel());
+        widen(tensor.bytes(), tensor.dtype(), tensor.numel(), wide.data<float>());
+        return wide;
+    }
+
+    /// Calls use(first row, rows, f32 panel) for panels of a 16-bit weight [rows, columns].
+    template <typename Use>
+    void for_panels(const Tensor& weight, const Use& use) {
+        const std::int64_t columns = weight.size(1);
+        const Tensor panel = workspace(std::min(kPanelRows, weight.size(0)) * columns);
+        for (std::int64_t begin = 0; begin < weight.size(0); begin += kPanelRows) {
+            const std::int64_t rows = std::min(kPanelRows, weight.size(0) - begin);
+            const Tensor part = weight.range(begin, begin + rows);
+            widen(part.bytes(), part.dtype(), part.numel(), panel.data<float>());
+            use(begin, rows, panel.data<float>());
+        }
+    }
+
+    core::MemoryPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<MatmulKernels> make_matmul(core::MemoryPool& pool) {
+    return std::make_unique<Matmul>(pool);
+}
+
+}  // namespace tessera::kernels::cpu
