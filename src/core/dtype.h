@@ -23,7 +23,9 @@ constexpr std::int64_t size_of(DType dtype) {
     return 0;
 }
 
-constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+constexpr bool is_floating(DType dtype) {
+    return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
 
 /// "f32", "bf16", ...
 std::string_view name_of(DType dtype);
@@ -39,7 +41,9 @@ struct f16 {
 };
 
 /// Exact widening.
-constexpr float to_f32(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+constexpr float to_f32(bf16 value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
 /// Round to nearest, ties to even; NaN stays NaN (quiet), overflow becomes infinity.
 constexpr bf16 to_bf16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -50,7 +54,9 @@ constexpr bf16 to_bf16(float value) {
 float to_f32(f16 value);
 /// Round to nearest, ties to even; overflow becomes infinity, subnormals are kept.
 f16 to_f16(float value);
-constexpr float to_f32(float value) { return value; }
+constexpr float to_f32(float value) {
+    return value;
+}
 
 template <typename T>
 T from_f32(float value);

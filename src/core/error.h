@@ -10,7 +10,8 @@ namespace tessera::core {
 /// Exit codes of every program (docs/design.md section 5).
 enum class ExitCode : int { success = 0, run_failure = 1, user_error = 2, stopped_after_save = 75 };
 
-/// Base of everything Tessera throws on purpose. what() is one line: what, where, the numbers that disagree, what to do.
+/// Base of everything Tessera throws on purpose. what() is one line: what, where, the numbers that disagree, what to
+/// do.
 class Error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;

@@ -7,7 +7,11 @@ namespace tessera::core {
 enum class LogLevel { debug, info, warning, error };
 
 void log(LogLevel level, std::string_view message);
-inline void log_info(std::string_view message) { log(LogLevel::info, message); }
-inline void log_warning(std::string_view message) { log(LogLevel::warning, message); }
+inline void log_info(std::string_view message) {
+    log(LogLevel::info, message);
+}
+inline void log_warning(std::string_view message) {
+    log(LogLevel::warning, message);
+}
 
 }  // namespace tessera::core

@@ -15,7 +15,9 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 constexpr std::int64_t kSmallestSegment = std::int64_t{16} << 20;
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
@@ -39,9 +41,13 @@ std::string_view name_of(MemoryCategory category) {
     return "?";
 }
 
-Storage::~Storage() { pool_.release(data_, bytes_, category_, std::move(users_)); }
+Storage::~Storage() {
+    pool_.release(data_, bytes_, category_, std::move(users_));
+}
 
-DeviceType Storage::device() const { return pool_.device(); }
+DeviceType Storage::device() const {
+    return pool_.device();
+}
 
 MemoryPool::~MemoryPool() {
     for (Arena& arena : arenas_) {
@@ -55,7 +61,8 @@ std::byte* MemoryPool::map_segment(std::int64_t bytes) {
         next_virtual_ += static_cast<std::uintptr_t>(round_up(bytes, kHugePage) + kHugePage);
         return base;
     }
-    void* base = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* base =
+            mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
         raise<EnvironmentError>("out of memory: mmap of {} bytes failed ({}); {} bytes are already in use", bytes,
                                 std::strerror(errno), current_bytes_);

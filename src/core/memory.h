@@ -39,8 +39,8 @@ struct ArenaStatistics {
 
 struct CategoryStatistics {
     std::int64_t current_bytes = 0;
-    std::int64_t peak_bytes = 0;         ///< this category's own peak
-    std::int64_t bytes_at_peak = 0;      ///< its share at the moment of the total's peak
+    std::int64_t peak_bytes = 0;     ///< this category's own peak
+    std::int64_t bytes_at_peak = 0;  ///< its share at the moment of the total's peak
 };
 
 struct MemoryStatistics {

@@ -6,7 +6,8 @@
 namespace tessera::core {
 
 double normal_at(std::uint64_t seed, std::uint64_t tensor_hash, std::uint64_t index) {
-    // One block of four words serves a pair of elements with 64 bits of resolution each being unnecessary: two words do.
+    // One block of four words serves a pair of elements with 64 bits of resolution each being unnecessary: two words
+    // do.
     const std::uint64_t pair = index / 2;
     const auto hash32 = static_cast<std::uint32_t>(tensor_hash ^ (tensor_hash >> 32));
     const auto words = philox4x32_10({static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32), hash32,

@@ -11,10 +11,9 @@ constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t product0 = std::uint64_t{0xD2511F53U} * counter[0];
         const std::uint64_t product1 = std::uint64_t{0xCD9E8D57U} * counter[2];
-        counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-                   static_cast<std::uint32_t>(product1),
-                   static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-                   static_cast<std::uint32_t>(product0)};
+        counter = {
+                static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
+                static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
         key[0] += 0x9E3779B9U;
         key[1] += 0xBB67AE85U;
     }
@@ -26,10 +25,18 @@ constexpr std::array<std::uint32_t, 2> philox_key(std::uint64_t seed) {
 }
 
 /// What a random number is for: part of the counter, so that no two purposes share numbers.
-enum class RandomPurpose : std::uint32_t { dropout = 1, attention_dropout = 2, initialisation = 3, sampling = 4, data_order = 5 };
+enum class RandomPurpose : std::uint32_t {
+    dropout = 1,
+    attention_dropout = 2,
+    initialisation = 3,
+    sampling = 4,
+    data_order = 5
+};
 
 /// Uniform in (0, 1]: never 0, so that a logarithm is safe.
-constexpr double uniform_open_closed(std::uint32_t bits) { return (static_cast<double>(bits) + 1.0) * 0x1p-32; }
+constexpr double uniform_open_closed(std::uint32_t bits) {
+    return (static_cast<double>(bits) + 1.0) * 0x1p-32;
+}
 
 /// Element `index` of the logical tensor whose name hashes to `tensor_hash`, drawn from N(0, 1) by Box-Muller in f64.
 /// A function of its arguments only: any rank may draw any part of any matrix.

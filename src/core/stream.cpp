@@ -6,7 +6,9 @@
 
 namespace tessera::core {
 
-std::string_view name_of(DeviceType type) { return type == DeviceType::cpu ? "cpu" : "meta"; }
+std::string_view name_of(DeviceType type) {
+    return type == DeviceType::cpu ? "cpu" : "meta";
+}
 
 std::string_view name_of(StreamKind kind) {
     switch (kind) {
@@ -39,7 +41,9 @@ void Event::synchronize() const {
     state_->changed.wait(lock, [this] { return state_->done; });
 }
 
-double Event::time_s() const { return state_ ? state_->time_s : 0; }
+double Event::time_s() const {
+    return state_ ? state_->time_s : 0;
+}
 
 Event Event::pending() {
     Event event;

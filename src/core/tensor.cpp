@@ -18,7 +18,9 @@ std::int64_t Shape::numel() const {
     return count;
 }
 
-bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && extents_ == other.extents_; }
+bool Shape::operator==(const Shape& other) const {
+    return rank_ == other.rank_ && extents_ == other.extents_;
+}
 
 std::string Shape::to_string() const {
     std::string text = "[";
@@ -37,13 +39,21 @@ Tensor Tensor::empty(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory 
 
 Tensor Tensor::zeros(MemoryPool& pool, Shape shape, DType dtype, MemoryCategory category) {
     Tensor tensor = empty(pool, shape, dtype, category);
-    if (!tensor.is_meta() && tensor.numel() > 0) std::memset(tensor.bytes(), 0, static_cast<std::size_t>(tensor.nbytes()));
+    tensor.fill_zero();
     return tensor;
 }
 
 bool Tensor::overlaps(const Tensor& other) const {
     return defined() && storage_ == other.storage_ && byte_offset_ < other.byte_offset_ + other.nbytes() &&
            other.byte_offset_ < byte_offset_ + nbytes();
+}
+
+void Tensor::copy_from_host(const void* source) {
+    if (!is_meta() && numel_ > 0) std::memcpy(bytes(), source, static_cast<std::size_t>(nbytes()));
+}
+
+void Tensor::fill_zero() {
+    if (!is_meta() && numel_ > 0) std::memset(bytes(), 0, static_cast<std::size_t>(nbytes()));
 }
 
 Tensor Tensor::reshape(Shape shape) const {

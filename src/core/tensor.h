@@ -65,6 +65,11 @@ public:
         return storage_->data() + byte_offset_;
     }
 
+    /// Copies nbytes() bytes from host memory; on meta nothing happens.
+    void copy_from_host(const void* source);
+    /// Sets every byte to zero; on meta nothing happens.
+    void fill_zero();
+
     /// The same elements under another shape. Throws ShapeError if the counts differ.
     Tensor reshape(Shape shape) const;
     /// Rows [begin, end) of the first dimension, sharing storage. Throws ShapeError if out of range.

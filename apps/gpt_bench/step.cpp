@@ -1,0 +1,123 @@
+#include "gpt_bench/step.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "core/clock.h"
+#include "core/philox.h"
+#include "train/settings.h"
+
+namespace tessera::apps {
+namespace {
+
+data::Batch random_tokens(const train::Config& config, std::int64_t step) {
+    data::Batch batch;
+    batch.num_samples = config.batch.global_batch_size;
+    batch.seq_length = config.model.seq_length;
+    batch.first_sample = step * batch.num_samples;
+    batch.loss_tokens = batch.num_samples * batch.seq_length;
+    batch.document_borders.resize(static_cast<std::size_t>(batch.num_samples));
+    for (std::int64_t i = 0; i < batch.num_samples; ++i) batch.sample_index.push_back(batch.first_sample + i);
+    for (std::int64_t i = 0; i < batch.loss_tokens; ++i) {
+        const auto words =
+                core::philox4x32_10({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(step), 0, 0}, {1, 2});
+        batch.tokens.push_back(
+                static_cast<std::int32_t>(words[0] % static_cast<std::uint32_t>(config.model.vocab_size)));
+        batch.targets.push_back(
+                static_cast<std::int32_t>(words[1] % static_cast<std::uint32_t>(config.model.vocab_size)));
+    }
+    return batch;
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+void print_operations(const kernels::OpAccount& account, std::int64_t steps) {
+    const kernels::OpTotals total = account.total();
+    std::printf("\n%-40s %7s %10s %7s %10s %9s\n", "operation (a step)", "calls", "ms", "share", "GFLOP/s", "GB/s");
+    std::vector<std::size_t> order(kernels::kOps);
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return account[static_cast<kernels::Op>(a)].seconds > account[static_cast<kernels::Op>(b)].seconds;
+    });
+    const auto per_step = 1.0 / static_cast<double>(steps);
+    for (const std::size_t index : order) {
+        const kernels::OpTotals& op = account[static_cast<kernels::Op>(index)];
+        if (op.calls == 0) continue;
+        std::printf("%-40s %7.0f %10.2f %6.1f%% %10.1f %9.2f\n",
+                    std::string(kernels::name_of(static_cast<kernels::Op>(index))).c_str(),
+                    static_cast<double>(op.calls) * per_step, op.seconds * 1e3 * per_step,
+                    100 * op.seconds / total.seconds, op.flops / op.seconds / 1e9, op.bytes / op.seconds / 1e9);
+    }
+}
+
+void print_memory(const core::MemoryStatistics& statistics, std::int64_t saved_bytes) {
+    constexpr double kMiB = 1 << 20;
+    std::printf("\n%-40s %12s %12s\n", "memory (MiB)", "at the peak", "own peak");
+    for (std::size_t i = 0; i < core::kMemoryCategories; ++i) {
+        const auto category = static_cast<core::MemoryCategory>(i);
+        std::printf("%-40s %12.1f %12.1f\n", std::string(core::name_of(category)).c_str(),
+                    static_cast<double>(statistics[category].bytes_at_peak) / kMiB,
+                    static_cast<double>(statistics[category].peak_bytes) / kMiB);
+    }
+    const std::int64_t reserved =
+            statistics.by_arena[0].peak_reserved_bytes + statistics.by_arena[1].peak_reserved_bytes;
+    std::printf("%-40s %12.1f\n", "total", static_cast<double>(statistics.peak_bytes) / kMiB);
+    std::printf("%-40s %12.1f\n", "reserved from the system", static_cast<double>(reserved) / kMiB);
+    std::printf("%-40s %12.1f\n", "kept by the tape", static_cast<double>(saved_bytes) / kMiB);
+}
+
+}  // namespace
+
+int bench_step(const StepOptions& options) {
+    train::Config config = train::load_config(options.config, options.overrides);
+    if (config.model.vocab_size == 0) {
+        core::raise<core::UsageError>(
+                "{} leaves model.vocab_size to the tokenizer; a benchmark reads no data: give "
+                "--model.vocab_size=N",
+                options.config);
+    }
+    if (config.device.threads > 0) omp_set_num_threads(static_cast<int>(config.device.threads));
+    train::Engine engine(train::engine_settings(config));
+    engine.initialise();
+    std::vector<double> seconds;
+    double flops = 0;
+    for (std::int64_t step = 0; step < options.warmup + options.steps; ++step) {
+        const data::Batch batch = random_tokens(config, step);
+        if (step == options.warmup) engine.backend().account().reset();
+        const double begin = core::now_s();
+        const train::StepResult result = engine.train_step(batch, config.batch.micro_batch_size, 1e-4);
+        if (step < options.warmup) continue;
+        seconds.push_back(core::now_s() - begin);
+        flops = result.model_flops;
+    }
+    const auto tokens = static_cast<double>(config.batch.global_batch_size * config.model.seq_length);
+    const double step_s = median(seconds);
+    if (options.csv) {
+        std::printf("tokens_per_s,step_ms,model_gflops\n%.2f,%.3f,%.2f\n", tokens / step_s, step_s * 1e3,
+                    flops / step_s / 1e9);
+        return 0;
+    }
+    std::printf("%s\n", engine.backend().description().c_str());
+    std::printf("%lld parameters, %lld x %lld tokens a step in micro-batches of %lld, %s\n",
+                static_cast<long long>(layers::parameter_count(engine.model().config())),
+                static_cast<long long>(config.batch.global_batch_size), static_cast<long long>(config.model.seq_length),
+                static_cast<long long>(config.batch.micro_batch_size),
+                std::string(core::name_of(config.precision.dtype)).c_str());
+    std::printf(
+            "step: median %.1f ms of %lld (least %.1f, most %.1f): %.1f tokens/s, %.4f model TFLOP/s (causal half, no "
+            "recomputation)\n",
+            step_s * 1e3, static_cast<long long>(options.steps),
+            *std::min_element(seconds.begin(), seconds.end()) * 1e3,
+            *std::max_element(seconds.begin(), seconds.end()) * 1e3, tokens / step_s, flops / step_s / 1e12);
+    print_operations(engine.backend().account(), options.steps);
+    print_memory(engine.pool().statistics(), engine.peak_saved_bytes());
+    return 0;
+}
+
+}  // namespace tessera::apps

@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::apps {
+
+struct StepOptions {
+    std::string config;
+    std::vector<std::string> overrides;
+    std::int64_t steps = 5;
+    std::int64_t warmup = 2;
+    bool csv = false;
+};
+
+/// Times whole optimizer steps (forward, backward, clipping, AdamW) on random tokens and prints the account.
+int bench_step(const StepOptions& options);
+
+}  // namespace tessera::apps

@@ -1,0 +1,128 @@
+#include "train/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/philox.h"
+
+namespace tessera::train {
+namespace {
+
+using core::Tensor;
+
+/// Forward of `tokens` after `past` cached ones; the logits of the last.
+std::vector<float> last_logits(Engine& engine, const std::vector<std::int32_t>& tokens, layers::KvCache* cache) {
+    const layers::ModelConfig& config = engine.model().config();
+    kernels::Backend& backend = engine.backend();
+    const MicroBatch sequence = make_sequence(backend, tokens, cache ? cache->length : 0, config.seq_length);
+    const layers::ForwardContext ctx{
+            .backend = backend, .stream = engine.stream(), .tokens = sequence.map, .cache = cache};
+    const layers::Var hidden = engine.model().forward(ctx, sequence.tokens);
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    if (cache) cache->length += count;
+    const layers::Var logits = engine.model().logits(ctx, {.value = hidden.value.range(count - 1, count)});
+    Tensor wide =
+            Tensor::empty(backend.pool(), {logits.value.numel()}, core::DType::f32, core::MemoryCategory::workspace);
+    kernels::cast(backend, engine.stream(), logits.value.reshape({logits.value.numel()}), wide);
+    const float* values = wide.data<float>();
+    return {values, values + config.vocab_size};
+}
+
+/// Ids of the most probable tokens, in falling order, cut by top_k and top_p; probabilities are left unnormalised.
+struct Candidates {
+    std::vector<std::int32_t> ids;
+    std::vector<double> weights;
+};
+
+Candidates filter(const float* logits, std::int64_t vocab_size, const SamplingSettings& settings) {
+    Candidates candidates;
+    candidates.ids.resize(static_cast<std::size_t>(vocab_size));
+    std::iota(candidates.ids.begin(), candidates.ids.end(), 0);
+    const auto more_probable = [logits](std::int32_t a, std::int32_t b) {
+        return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    };
+    const std::int64_t kept = settings.top_k > 0 ? std::min(settings.top_k, vocab_size) : vocab_size;
+    std::partial_sort(candidates.ids.begin(), candidates.ids.begin() + kept, candidates.ids.end(), more_probable);
+    candidates.ids.resize(static_cast<std::size_t>(kept));
+    const double largest = logits[candidates.ids.front()];
+    double total = 0;
+    for (const std::int32_t id : candidates.ids) {
+        candidates.weights.push_back(std::exp((static_cast<double>(logits[id]) - largest) / settings.temperature));
+        total += candidates.weights.back();
+    }
+    double reached = 0;
+    std::size_t count = 0;
+    while (count < candidates.ids.size() && (count == 0 || reached < settings.top_p * total)) {
+        reached += candidates.weights[count++];
+    }
+    candidates.ids.resize(count);
+    candidates.weights.resize(count);
+    return candidates;
+}
+
+}  // namespace
+
+void SamplingSettings::check() const {
+    if (!(temperature >= 0) || !std::isfinite(temperature)) {
+        core::raise<core::UsageError>("temperature {} is out of range: 0 (greedy) or a positive number", temperature);
+    }
+    if (top_k < 0)
+        core::raise<core::UsageError>("top-k {} is out of range: 0 (all tokens) or a positive number", top_k);
+    if (!(top_p > 0 && top_p <= 1)) core::raise<core::UsageError>("top-p {} is out of range (0, 1]", top_p);
+}
+
+std::int32_t sample_token(const float* logits, std::int64_t vocab_size, const SamplingSettings& settings,
+                          std::int64_t position) {
+    if (settings.temperature == 0) {
+        return static_cast<std::int32_t>(std::max_element(logits, logits + vocab_size) - logits);
+    }
+    const Candidates candidates = filter(logits, vocab_size, settings);
+    const double total = std::accumulate(candidates.weights.begin(), candidates.weights.end(), 0.0);
+    const auto words = core::philox4x32_10({static_cast<std::uint32_t>(position), 0, 0,
+                                            static_cast<std::uint32_t>(core::RandomPurpose::sampling) << 24},
+                                           core::philox_key(settings.seed));
+    const double threshold = (1.0 - core::uniform_open_closed(words[0])) * total;
+    double reached = 0;
+    for (std::size_t i = 0; i < candidates.ids.size(); ++i) {
+        reached += candidates.weights[i];
+        if (threshold < reached) return candidates.ids[i];
+    }
+    return candidates.ids.back();
+}
+
+std::vector<std::int32_t> generate(Engine& engine, const GenerationRequest& request,
+                                   const std::function<void(std::int32_t)>& on_token) {
+    request.sampling.check();
+    const layers::ModelConfig& config = engine.model().config();
+    const auto length = static_cast<std::int64_t>(request.prompt.size());
+    if (length == 0) core::raise<core::UsageError>("the prompt is empty: give at least one token");
+    if (length > config.seq_length) {
+        core::raise<core::UsageError>("the prompt has {} tokens, but the context holds {}; shorten the prompt", length,
+                                      config.seq_length);
+    }
+    layers::KvCache cache;
+    if (request.cache == CacheUse::keep) cache = engine.model().make_cache(engine.backend(), config.seq_length);
+    std::vector<std::int32_t> sequence = request.prompt;
+    std::vector<std::int32_t> fresh = request.prompt;
+    std::vector<std::int32_t> generated;
+    while (static_cast<std::int64_t>(generated.size()) < request.max_new_tokens &&
+           static_cast<std::int64_t>(sequence.size()) < config.seq_length) {
+        const std::vector<float> logits = request.cache == CacheUse::keep ? last_logits(engine, fresh, &cache)
+                                                                          : last_logits(engine, sequence, nullptr);
+        const std::int32_t id = sample_token(logits.data(), config.vocab_size, request.sampling,
+                                             static_cast<std::int64_t>(sequence.size()));
+        if (std::find(request.stop_ids.begin(), request.stop_ids.end(), id) != request.stop_ids.end()) break;
+        generated.push_back(id);
+        sequence.push_back(id);
+        fresh.assign(1, id);
+        if (on_token) on_token(id);
+    }
+    return generated;
+}
+
+std::vector<float> next_token_logits(Engine& engine, const std::vector<std::int32_t>& tokens) {
+    return last_logits(engine, tokens, nullptr);
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,32 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "train/config.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+
+namespace tessera::train {
+
+/// Where a run's numbers go: metrics.jsonl always, and to people a progress bar on a terminal or the field's log line.
+class RunReport {
+public:
+    RunReport(const Config& config, const std::string& run_directory, std::int64_t resumed_step,
+              std::int64_t total_steps);
+    ~RunReport();
+
+    void step(StepMetrics metrics);
+    void evaluation(const EvaluationMetrics& metrics);
+    /// A line for people, above a bar if there is one.
+    void message(const std::string& text);
+    void warning(const std::string& text);
+    void finish();
+
+private:
+    MetricsWriter writer_;
+    ProgressStyle style_;
+    std::int64_t interval_;
+    std::unique_ptr<ProgressBar> bar_;
+};
+
+}  // namespace tessera::train

@@ -1,0 +1,213 @@
+#include "train/training_run.h"
+
+#include <omp.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "core/clock.h"
+#include "train/checkpoint.h"
+#include "train/durable_file.h"
+#include "train/loss_curve.h"
+#include "train/schedule.h"
+#include "train/settings.h"
+#include "train/version.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr double kMsPerSecond = 1e3;
+
+std::string format_count(double value) {
+    if (value >= 1e9) return fmt::format("{:.2f} G", value / 1e9);
+    if (value >= 1e6) return fmt::format("{:.2f} M", value / 1e6);
+    if (value >= 1e3) return fmt::format("{:.1f} k", value / 1e3);
+    return fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open_run_data(config_)) {
+    if (config_.device.threads > 0) omp_set_num_threads(static_cast<int>(config_.device.threads));
+    total_steps_ = total_steps(config_);
+    engine_ = std::make_unique<Engine>(engine_settings(config_));
+    const std::string& root = config_.checkpoint.directory;
+    std::filesystem::create_directories(config_.run.directory);
+    prepare_checkpoint_root(root, checkpoint_bytes(logical_slices(*engine_)));
+    resume();
+    write_durable_file(config_.run.directory + "/config.toml", to_toml(config_));
+    keep_tokenizer(config_);
+}
+
+void TrainingRun::resume() {
+    const std::optional<CheckpointReader> reader =
+            find_checkpoint(config_.checkpoint.directory, config_.checkpoint.resume);
+    if (!reader) {
+        engine_->initialise();
+        return;
+    }
+    load_engine(*engine_, *reader, LoadParts::all);
+    const CheckpointState& state = reader->state();
+    step_ = resumed_step_ = saved_step_ = state.step;
+    consumed_samples_ = state.consumed_samples;
+    skipped_steps_ = state.skipped_steps;
+    resumed_from_ = reader->path();
+}
+
+std::vector<std::string> TrainingRun::describe() const {
+    const layers::ModelConfig& model = engine_->model().config();
+    const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_length;
+    std::vector<std::string> lines;
+    lines.push_back(fmt::format("model: {} with {} parameters ({} layers, hidden {}, {} heads, vocabulary {}), {}",
+                                name_of(config_.model.family),
+                                format_count(static_cast<double>(layers::parameter_count(model))), model.num_layers,
+                                model.hidden_size, model.num_attention_heads, model.vocab_size,
+                                core::name_of(model.dtype)));
+    const std::vector<std::string> data = describe_run_data(data_, config_, total_steps_ - step_, consumed_samples_);
+    lines.insert(lines.end(), data.begin(), data.end());
+    lines.push_back(
+            fmt::format("run: {} steps of {} samples ({} tokens), micro-batches of {}; decay {} on matrices and "
+                        "embeddings, none on biases and norms",
+                        total_steps_, config_.batch.global_batch_size, tokens, config_.batch.micro_batch_size,
+                        config_.optimizer.weight_decay));
+    lines.push_back("flops: model FLOPs, with the causal half of attention and without recomputation");
+    lines.push_back(engine_->backend().description());
+    lines.push_back(resumed_from_.empty() ? fmt::format("a fresh start in {}", config_.run.directory)
+                                          : fmt::format("resumed after step {} from {}", step_, resumed_from_));
+    return lines;
+}
+
+void TrainingRun::check_finite(const StepResult& result) const {
+    const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+    if (finite || engine_->settings().loss_scaler.dynamic) return;
+    const std::string last = saved_step_ >= 0 ? fmt::format("the last checkpoint, of step {}, is intact", saved_step_)
+                                              : std::string("no checkpoint was written yet");
+    core::raise<core::RunError>(
+            "step {}: loss {} and gradient norm {} are not finite; stopped before the update ({}); lower optimizer.lr "
+            "or "
+            "look at the data of samples {} to {}",
+            step_ + 1, result.loss, result.grad_norm, last, consumed_samples_,
+            consumed_samples_ + config_.batch.global_batch_size - 1);
+}
+
+void TrainingRun::train_one_step(RunReport& report) {
+    const double begin = core::now_s();
+    const data::Batch batch = next_batch(data_);
+    const double waited = core::now_s() - begin;
+    const double lr = learning_rate(config_.schedule, config_.optimizer, total_steps_, engine_->optimizer().updates());
+    const StepResult result = engine_->train_step(batch, config_.batch.micro_batch_size, lr);
+    const double seconds = core::now_s() - begin;
+    check_finite(result);
+    ++step_;
+    consumed_samples_ += batch.num_samples;
+    skipped_steps_ += result.updated ? 0 : 1;
+    const auto tokens = static_cast<double>(batch.num_samples * batch.seq_length);
+    report.step({.step = step_,
+                 .total_steps = total_steps_,
+                 .consumed_samples = consumed_samples_,
+                 .consumed_tokens = consumed_samples_ * batch.seq_length,
+                 .global_batch_size = batch.num_samples,
+                 .loss = result.loss,
+                 .grad_norm = result.grad_norm,
+                 .learning_rate = lr,
+                 .loss_scale = result.loss_scale,
+                 .skipped = !result.updated,
+                 .skipped_steps = skipped_steps_,
+                 .elapsed_ms = seconds * kMsPerSecond,
+                 .tokens_per_s = tokens / seconds,
+                 .tflops = result.model_flops / seconds / 1e12,
+                 .evaluation_ms = std::exchange(evaluation_ms_, 0.0),
+                 .checkpoint_ms = std::exchange(checkpoint_ms_, 0.0)});
+    summary_.seconds += seconds;
+    summary_.data_wait_seconds += waited;
+    summary_.tokens += batch.num_samples * batch.seq_length;
+    summary_.last_loss = result.loss;
+}
+
+EvaluationMetrics TrainingRun::evaluate() {
+    const double begin = core::now_s();
+    LossSum sum;
+    for_each_validation_batch(data_, config_, [&](const data::Batch& batch) {
+        const LossSum part = engine_->evaluate(batch, config_.batch.micro_batch_size);
+        sum.loss += part.loss;
+        sum.tokens += part.tokens;
+    });
+    if (sum.tokens == 0) core::raise<core::DataError>("the validation data carries no loss: every target is masked");
+    const double loss = sum.loss / static_cast<double>(sum.tokens);
+    EvaluationMetrics metrics{.step = step_,
+                              .consumed_samples = consumed_samples_,
+                              .tokens = sum.tokens,
+                              .loss = loss,
+                              .perplexity = std::exp(loss),
+                              .bits_per_byte = validation_bits_per_byte(data_, loss),
+                              .elapsed_ms = (core::now_s() - begin) * kMsPerSecond};
+    evaluation_ms_ += metrics.elapsed_ms;
+    return metrics;
+}
+
+CheckpointState TrainingRun::checkpoint_state() const {
+    CheckpointState state;
+    state.step = step_;
+    state.consumed_samples = consumed_samples_;
+    state.consumed_tokens = consumed_samples_ * config_.model.seq_length;
+    state.skipped_steps = skipped_steps_;
+    state.config_toml = to_toml(config_);
+    state.program_version = kVersion;
+    describe_engine(*engine_, state);
+    return state;
+}
+
+void TrainingRun::save(RunReport& report) {
+    const double begin = core::now_s();
+    const CheckpointState state = checkpoint_state();
+    const std::vector<TensorSlice> slices = logical_slices(*engine_);
+    summary_.checkpoint = write_checkpoint(
+            {.root = config_.checkpoint.directory,
+             .state = state,
+             .slices = slices,
+             .retention = {.keep = config_.checkpoint.keep, .keep_every = config_.checkpoint.keep_every},
+             .protected_path = resumed_from_});
+    saved_step_ = step_;
+    const double seconds = core::now_s() - begin;
+    checkpoint_ms_ += seconds * kMsPerSecond;
+    report.message(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, seconds));
+}
+
+bool TrainingRun::evaluates_after(std::int64_t step) const {
+    if (!data_.validation) return false;
+    return step == total_steps_ || (config_.evaluation.interval > 0 && step % config_.evaluation.interval == 0);
+}
+
+void TrainingRun::finish(RunReport& report, bool stopped) {
+    if (saved_step_ != step_) save(report);
+    report.finish();
+    if (config_.log.loss_curve) {
+        summary_.loss_curve = config_.run.directory + "/loss.svg";
+        write_loss_curve(summary_.loss_curve,
+                         loss_curve_of(read_metrics(config_.run.directory + "/metrics.jsonl"), config_.run.name));
+    }
+    summary_.steps = step_ - resumed_step_;
+    summary_.skipped_steps = skipped_steps_;
+    summary_.peak_bytes = engine_->pool().statistics().peak_bytes;
+    summary_.exit_code = stopped ? core::ExitCode::stopped_after_save : core::ExitCode::success;
+}
+
+RunSummary TrainingRun::run(const StopRequest& stop) {
+    RunReport report(config_, config_.run.directory, resumed_step_, total_steps_);
+    for (const std::string& line : describe()) report.message(line);
+    start_reading(data_, config_, consumed_samples_);
+    while (step_ < total_steps_ && !stop.requested()) {
+        train_one_step(report);
+        if (evaluates_after(step_)) {
+            summary_.validation = evaluate();
+            report.evaluation(*summary_.validation);
+        }
+        if (config_.checkpoint.interval > 0 && step_ % config_.checkpoint.interval == 0) save(report);
+    }
+    const bool stopped = step_ < total_steps_;
+    if (stopped) report.message(fmt::format("stopping on signal {} after step {}", stop.signal(), step_));
+    finish(report, stopped);
+    return summary_;
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,67 @@
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "core/error.h"
+#include "train/checkpoint_files.h"
+#include "train/config.h"
+#include "train/engine.h"
+#include "train/run_data.h"
+#include "train/run_report.h"
+#include "train/stop_request.h"
+
+namespace tessera::train {
+
+/// What a finished run has to say (also printed).
+struct RunSummary {
+    std::int64_t steps = 0;
+    std::int64_t tokens = 0;
+    double seconds = 0;            ///< in steps: without evaluation and saving
+    double data_wait_seconds = 0;  ///< of those, waiting for the reader
+    double last_loss = 0;
+    std::optional<EvaluationMetrics> validation;
+    std::int64_t skipped_steps = 0;
+    std::int64_t peak_bytes = 0;
+    std::string loss_curve;  ///< path of the SVG, empty if none was written
+    std::string checkpoint;  ///< the last checkpoint written
+    core::ExitCode exit_code = core::ExitCode::success;
+};
+
+/// One training run from a config: opens the data, resumes or starts, trains, evaluates, saves, reports.
+class TrainingRun {
+public:
+    /// Opens and checks everything that can fail before the first step: data, model, checkpoint folder, resume point.
+    explicit TrainingRun(Config config);
+
+    /// What will happen, a line each, for people: model, data, memory, where things go.
+    std::vector<std::string> describe() const;
+    /// Trains to the end, or to the step during which a stop was requested; a checkpoint is written in both cases.
+    /// Throws RunError on a non-finite loss or gradient without loss scaling; the last checkpoint is left as it was.
+    RunSummary run(const StopRequest& stop);
+
+private:
+    void resume();
+    void train_one_step(RunReport& report);
+    void check_finite(const StepResult& result) const;
+    EvaluationMetrics evaluate();
+    void save(RunReport& report);
+    CheckpointState checkpoint_state() const;
+    bool evaluates_after(std::int64_t step) const;
+    void finish(RunReport& report, bool stopped);
+
+    Config config_;
+    RunData data_;
+    std::unique_ptr<Engine> engine_;
+    std::int64_t total_steps_ = 0;
+    std::int64_t step_ = 0;
+    std::int64_t consumed_samples_ = 0;
+    std::int64_t skipped_steps_ = 0;
+    std::int64_t resumed_step_ = 0;
+    std::int64_t saved_step_ = -1;
+    double evaluation_ms_ = 0;
+    double checkpoint_ms_ = 0;
+    std::string resumed_from_;
+    RunSummary summary_;
+};
+
+}  // namespace tessera::train
