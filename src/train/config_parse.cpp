@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -58,7 +59,7 @@ public:
             return;
         }
         if (equals == std::string_view::npos) {
-            problems_.push_back(fmt::format("override '{}' has no value; write --{}=value", original, name));
+            problems_.push_back(fmt::format("override '{}' has no value; write --{}=VALUE", original, name));
             return;
         }
         const Place place{fmt::format("--{}", name), fs::current_path(), Source::command_line};
@@ -202,8 +203,7 @@ Config parse_config(std::string_view text, const std::string& name, const std::v
     const std::int64_t steps = total_steps(config);
     if (config.schedule.warmup_steps >= steps) {
         core::log_warning(
-                fmt::format("schedule.warmup_steps {} is not shorter than the run's {} steps: the learning rate "
-                            "never falls from optimizer.lr",
+                fmt::format("schedule.warmup_steps {} is not shorter than the run of {} steps: all of it is warmup",
                             config.schedule.warmup_steps, steps));
     }
     return config;

@@ -84,7 +84,7 @@ std::string render_progress(const ProgressView& view, std::int64_t columns) {
     std::vector<std::string> parts = {fmt::format(" {}/{}", step.step, step.total_steps), loss};
     if (step.tokens_per_s > 0) parts.push_back(format_rate(step.tokens_per_s));
     const bool has_rate = parts.size() > 2;
-    if (view.seconds_left >= 0) parts.push_back("left " + format_duration(view.seconds_left));
+    if (view.seconds_left >= 0) parts.push_back(fmt::format("left {}", format_duration(view.seconds_left)));
     const auto joined = [&] {
         std::string text;
         for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : "  ") + parts[i];
@@ -93,10 +93,10 @@ std::string render_progress(const ProgressView& view, std::int64_t columns) {
     const auto fits = [&] { return width_of(head) + width_of(joined()) <= room; };
     if (!fits() && has_rate) parts.erase(parts.begin() + 2);
     if (!fits() && parts.size() > 2) parts.pop_back();
-    if (!fits()) parts = {"  " + loss};
+    if (!fits()) parts = {fmt::format("  {}", loss)};
     if (!fits()) return first_characters(fmt::format("{}% {:.3f}", static_cast<int>(fraction * 100), step.loss), room);
     const std::int64_t bar_room = std::min(kWidestBar, room - width_of(head) - width_of(joined()) - 3);
-    const std::string bar = bar_room >= kNarrowestBar ? " " + bar_of(fraction, bar_room) : "";
+    const std::string bar = bar_room >= kNarrowestBar ? fmt::format(" {}", bar_of(fraction, bar_room)) : std::string();
     return head + bar + joined();
 }
 
@@ -123,7 +123,7 @@ void ProgressBar::put(std::string_view text) const {
 }
 
 void ProgressBar::draw() {
-    put("\r" + render_progress(view_, columns_of(fd_)) + "\x1b[K");
+    put(fmt::format("\r{}\x1b[K", render_progress(view_, columns_of(fd_))));
     visible_ = true;
     drawn_s_ = core::now_s();
 }
