@@ -1,11 +1,11 @@
 #include "train/durable_file.h"
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 
 #include <filesystem>
 
 #include "core/error.h"
+#include "file_size_limit.h"
 #include "temporary_folder.h"
 
 namespace tessera::train {
@@ -14,22 +14,6 @@ namespace {
 using core::EnvironmentError;
 using testing::AllOf;
 using testing::HasSubstr;
-
-/// Files of this process end at so many bytes while this lives, as under ulimit -f or on a full disk.
-class FileSizeLimit {
-public:
-    explicit FileSizeLimit(rlim_t bytes) {
-        ::getrlimit(RLIMIT_FSIZE, &before_);
-        const rlimit limit{bytes, before_.rlim_max};
-        ::setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-    FileSizeLimit(const FileSizeLimit&) = delete;
-    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
-private:
-    rlimit before_{};
-};
 
 std::size_t entries(const std::string& folder) {
     return static_cast<std::size_t>(
