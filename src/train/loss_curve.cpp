@@ -53,16 +53,17 @@ std::vector<LossPoint> finite_points(const std::vector<LossPoint>& points) {
     return kept;
 }
 
-/// Mean over a centred window of about a fortieth of the points; narrower at both ends, so that it stays centred.
+/// Mean over a window of about a fortieth of the points: centred, narrower at the steep beginning so that it stays
+/// centred there, and only backwards at the end.
 std::vector<LossPoint> running_mean(const std::vector<LossPoint>& points) {
     const std::size_t half = points.size() / 80;
     std::vector<double> sums(points.size() + 1, 0.0);
     for (std::size_t i = 0; i < points.size(); ++i) sums[i + 1] = sums[i] + points[i].loss;
     std::vector<LossPoint> smooth;
     for (std::size_t i = 0; i < points.size(); ++i) {
-        const std::size_t reach = std::min({half, i, points.size() - 1 - i});
-        const double sum = sums[i + reach + 1] - sums[i - reach];
-        smooth.push_back({points[i].step, sum / static_cast<double>(2 * reach + 1)});
+        const std::size_t reach = std::min(half, i);
+        const std::size_t end = std::min(i + reach + 1, points.size());
+        smooth.push_back({points[i].step, (sums[end] - sums[i - reach]) / static_cast<double>(end - (i - reach))});
     }
     return smooth;
 }
