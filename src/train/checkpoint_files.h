@@ -88,11 +88,13 @@ std::string checkpoint_name(std::int64_t step);
 
 /// Creates `root`, removes temporary folders that killed runs left in it, and makes sure before any work is done that
 /// it can be written to and has room for `bytes_needed`.
+/// largest_file_bytes, if given, is tried against the limits on a file's size and against quotas.
 /// Throws EnvironmentError naming the folder, the bytes needed and those free.
-void prepare_checkpoint_root(const std::string& root, std::int64_t bytes_needed);
+void prepare_checkpoint_root(const std::string& root, std::int64_t bytes_needed, std::int64_t largest_file_bytes = 0);
 
-/// Bytes one checkpoint of these slices takes, at most.
+/// Bytes one checkpoint of these slices takes, at most, and its largest file.
 std::int64_t checkpoint_bytes(std::span<const TensorSlice> slices);
+std::int64_t largest_file_bytes(std::span<const TensorSlice> slices);
 
 /// Writes a checkpoint and returns its folder. Temporary folder, files, flush, rename, then `latest`, then the removal
 /// of what retention no longer wants (only checkpoints of this root of smaller step; never foreign files, never

@@ -38,6 +38,11 @@ void replace_file(const std::string& path, std::string_view text);
 /// Bytes an ordinary user may still write to the file system that holds `path`.
 std::int64_t free_bytes(const std::string& path);
 
+/// Asks whether a file of this size may be made, without writing it: quotas, size limits and a full disk answer now.
+/// `path` is created and removed again. A file system that cannot tell says yes.
+/// Throws EnvironmentError with the folder, the bytes needed and those free.
+void try_file_size(const std::string& path, std::int64_t bytes);
+
 /// The whole file. Throws EnvironmentError if it cannot be read.
 std::string read_text_file(const std::string& path);
 

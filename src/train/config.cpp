@@ -1,0 +1,90 @@
+#include "train/config.h"
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "train/config_fields.h"
+#include "train/durable_file.h"
+
+namespace tessera::train {
+namespace {
+
+template <typename E>
+std::string_view spelling(E value) {
+    for (const auto& entry : EnumNames<E>::kAll) {
+        if (entry.value == value) return entry.name;
+    }
+    return "?";
+}
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (!std::filesystem::exists(status)) {
+        core::raise<core::ConfigError>("config file '{}' does not exist (working directory {})", path,
+                                       std::filesystem::current_path(error).string());
+    }
+    if (std::filesystem::is_directory(status)) {
+        core::raise<core::ConfigError>("config file '{}' is a folder; name the .toml file in it", path);
+    }
+    return parse_config(read_text_file(path), path, overrides);
+}
+
+void resolve_defaults(Config& config) {
+    ModelConfig& model = config.model;
+    if (model.num_kv_heads == 0) model.num_kv_heads = model.num_attention_heads;
+    if (model.ffn_hidden_size == 0) {
+        model.ffn_hidden_size = model.family == ModelFamily::gpt2 ? 4 * model.hidden_size
+                                                                  : round_up((8 * model.hidden_size + 2) / 3, 64);
+    }
+    BatchConfig& batch = config.batch;
+    if (batch.micro_batch_size == 0) batch.micro_batch_size = batch.global_batch_size;
+    ScheduleConfig& schedule = config.schedule;
+    if (schedule.decay_steps == 0) {
+        schedule.decay_steps = std::max(total_steps(config), schedule.warmup_steps + 1);
+    }
+    if (config.run.directory.empty()) config.run.directory = "runs/" + config.run.name;
+    if (config.checkpoint.directory.empty()) {
+        config.checkpoint.directory = (std::filesystem::path(config.run.directory) / "checkpoints").string();
+    }
+}
+
+std::int64_t total_steps(const Config& config) {
+    if (config.run.train_steps > 0) return config.run.train_steps;
+    const std::int64_t tokens_per_step = config.batch.global_batch_size * config.model.seq_length;
+    if (tokens_per_step == 0) return 0;
+    return config.run.train_tokens / tokens_per_step + (config.run.train_tokens % tokens_per_step != 0 ? 1 : 0);
+}
+
+std::string_view name_of(ModelFamily value) {
+    return spelling(value);
+}
+std::string_view name_of(OptimizerName value) {
+    return spelling(value);
+}
+std::string_view name_of(ScheduleStyle value) {
+    return spelling(value);
+}
+std::string_view name_of(ProgressStyle value) {
+    return spelling(value);
+}
+std::string_view name_of(BackendChoice value) {
+    return spelling(value);
+}
+std::string_view name_of(OffloadTarget value) {
+    return spelling(value);
+}
+std::string_view name_of(RecomputeGranularity value) {
+    return spelling(value);
+}
+std::string_view name_of(PipelineScheduleName value) {
+    return spelling(value);
+}
+
+}  // namespace tessera::train
