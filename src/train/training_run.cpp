@@ -35,7 +35,7 @@ TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open
     std::filesystem::create_directories(config_.run.directory);
     prepare_checkpoint_root(root, checkpoint_bytes(logical_slices(*engine_)));
     resume();
-    write_durable_file(config_.run.directory + "/config.toml", to_toml(config_));
+    replace_file(config_.run.directory + "/config.toml", to_toml(config_));
     keep_tokenizer(config_);
 }
 
