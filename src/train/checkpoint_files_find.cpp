@@ -111,13 +111,13 @@ std::optional<CheckpointReader> find_checkpoint(const std::string& root, const s
     }
     std::error_code error;
     if (!fs::is_directory(resume, error)) {
-        core::raise<CheckpointError>("checkpoint.resume = '{}' does not exist; {}", resume, present(root));
+        core::raise<CheckpointError>("checkpoint '{}' does not exist; {}", resume, present(root));
     }
     if (fs::exists(fs::path(resume) / kIndexName, error)) return open_verified(resume);
     std::optional<CheckpointReader> found = newest_sound(resume);
     if (!found) {
         core::raise<CheckpointError>(
-                "checkpoint.resume = '{}' is neither a complete checkpoint (no {}) nor a folder of "
+                "'{}' is neither a complete checkpoint (no {}) nor a folder of "
                 "checkpoints; {}",
                 resume, kIndexName, present(root));
     }
