@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "common/program.h"
+#include "core/error.h"
 #include "gpt_bench/step.h"
 
 namespace {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <numbers>
 
+#include "core/error.h"
 #include "data/integer_array.h"
 #include "data/tokenizer.h"
 #include "train/durable_file.h"

@@ -33,7 +33,8 @@ TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open
     engine_ = std::make_unique<Engine>(engine_settings(config_));
     const std::string& root = config_.checkpoint.directory;
     std::filesystem::create_directories(config_.run.directory);
-    prepare_checkpoint_root(root, checkpoint_bytes(logical_slices(*engine_)));
+    const std::vector<TensorSlice> slices = logical_slices(*engine_);
+    prepare_checkpoint_root(root, checkpoint_bytes(slices), largest_file_bytes(slices));
     resume();
     replace_file(config_.run.directory + "/config.toml", to_toml(config_));
     keep_tokenizer(config_);
