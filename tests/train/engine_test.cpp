@@ -96,6 +96,7 @@ TEST_P(Families, DropoutActsInTrainingOnlyAndFollowsTheSeed) {
 TEST_P(Families, ADocumentMaskSeparatesDocuments_DA_18) {
     EngineSettings settings = odd_settings(GetParam());
     settings.model.hidden_dropout = settings.model.attention_dropout = 0;
+    settings.model.init_std = 0.2;  // large enough for attention to matter
     settings.document_mask = DocumentMask::on;
     data::Batch packed = support::random_batch({.num_samples = 1, .seq_length = 17, .vocab_size = 61});
     packed.document_borders[0] = {7};
