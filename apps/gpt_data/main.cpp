@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "commands.h"
 #include "core/error.h"
@@ -19,9 +20,15 @@ int parse_and_run(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::Success& success) {
         return app.exit(success);
+    } catch (const CLI::RequiredError& error) {
+        const std::string_view first = argc > 1 ? argv[1] : "";
+        if (app.get_subcommands().empty() && !first.empty() && !first.starts_with('-')) {
+            tessera::core::raise<tessera::core::UsageError>(
+                    "unknown subcommand '{}'; known are tokenizer, tokenize and inspect", first);
+        }
+        tessera::core::raise<tessera::core::UsageError>("{} (--help lists the options)", error.what());
     } catch (const CLI::ParseError& error) {
-        fmt::print(stderr, "gpt_data: error: {} (--help lists the options)\n", error.what());
-        return static_cast<int>(tessera::core::ExitCode::user_error);
+        tessera::core::raise<tessera::core::UsageError>("{} (--help lists the options)", error.what());
     }
     return static_cast<int>(tessera::core::ExitCode::success);
 }

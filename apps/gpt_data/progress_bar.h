@@ -8,9 +8,12 @@ namespace tessera::apps {
 class ProgressBar {
 public:
     ProgressBar();
+    ~ProgressBar() { finish(); }
+    ProgressBar(const ProgressBar&) = delete;
+    ProgressBar& operator=(const ProgressBar&) = delete;
     /// fraction in [0, 1]; `details` follows the bar.
     void update(double fraction, const std::string& details);
-    /// Ends the line on a terminal.
+    /// Clears the line on a terminal, so that messages start on an empty one.
     void finish();
 
 private:

@@ -29,6 +29,9 @@ void publish_file(const std::string& temporary_path, const std::string& path) {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_path_(temporary_name(path_)) {
+    std::error_code code;
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    if (!folder.empty()) std::filesystem::create_directories(folder, code);
     descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) core::raise<core::UserError>("cannot write {}: {}", path_, std::strerror(errno));
 }

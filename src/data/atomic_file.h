@@ -5,7 +5,8 @@
 namespace tessera::data {
 
 /// A file that appears under its name only when complete: written beside it under a temporary name, flushed to the disk
-/// and renamed by commit(); removed by the destructor otherwise. Throws EnvironmentError with the call and its reason.
+/// and renamed by commit(); removed by the destructor otherwise. Makes the folder if there is none. Throws UserError if
+/// the file cannot be made, otherwise EnvironmentError with the call and its reason.
 class AtomicFile {
 public:
     explicit AtomicFile(std::string path);

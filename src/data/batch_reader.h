@@ -27,7 +27,7 @@ struct BatchReaderArgs {
     std::int64_t first_step = 0;
     /// Steps from here on are not read; next() for them is a mistake of the caller.
     std::int64_t end_step = INT64_MAX;
-    BatchSchedule schedule;
+    BatchSchedule schedule = {};
     /// Batches read ahead.
     std::int64_t depth = 2;
 };

@@ -56,6 +56,7 @@ void TokenDataset::open_sources() {
     }
     std::vector<ShardReader> shards = open_shards(all_paths, args_.names);
 
+    check_tokenizers(shards);
     text_bytes_ = 0;
     std::size_t next = 0;
     for (std::size_t s = 0; s < args_.sources.size(); ++s) {
@@ -96,21 +97,23 @@ void TokenDataset::check_shard(const ShardReader& shard) const {
                 "eod_id attribute, and no end-of-document id was given",
                 shard.path());
     }
-    if (identity.tokenizer_sha256.empty()) return;
+}
+
+void TokenDataset::check_tokenizers(const std::vector<ShardReader>& shards) const {
     std::string expected = args_.tokenizer_sha256;
     std::string whose = "the run's tokenizer";
-    for (const Source& source : sources_) {
-        for (const ShardReader& other : source.shards) {
-            if (!expected.empty() || other.identity().tokenizer_sha256.empty()) continue;
-            expected = other.identity().tokenizer_sha256;
-            whose = "the tokenizer of shard " + other.path();
+    for (const ShardReader& shard : shards) {
+        const std::string& found = shard.identity().tokenizer_sha256;
+        if (found.empty()) continue;
+        if (expected.empty()) {
+            expected = found;
+            whose = "the tokenizer of shard " + shard.path();
         }
-    }
-    if (!expected.empty() && expected != identity.tokenizer_sha256) {
+        if (found == expected) continue;
         core::raise<core::DataError>(
                 "shard {} was made with another tokenizer (SHA-256 {:.12}...) than {} ({:.12}...); tokenize again or "
                 "name the right tokenizer",
-                shard.path(), identity.tokenizer_sha256, whose, expected);
+                shard.path(), found, whose, expected);
     }
 }
 

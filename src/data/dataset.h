@@ -15,10 +15,10 @@ namespace tessera::data {
 /// into other shards changes no sample. A path may be a pattern (* ? [ ]), which stands for its matches in sorted
 /// order.
 struct DataSource {
-    std::vector<std::string> paths;
+    std::vector<std::string> paths = {};
     double weight = 1.0;
     /// For messages; the first path if empty.
-    std::string name;
+    std::string name = {};
 };
 
 /// shuffled: endless, every epoch of a source in its own keyed order (training). ordered: sample k at position k, once,
@@ -29,18 +29,18 @@ enum class SampleOrder { shuffled, ordered };
 enum class DocumentMask { off, on };
 
 struct TokenDatasetArgs {
-    std::vector<DataSource> sources;
+    std::vector<DataSource> sources = {};
     std::uint64_t seed = 0;
     std::int64_t seq_length = 0;
     std::int64_t vocab_size = 0;
     SampleOrder order = SampleOrder::shuffled;
     DocumentMask document_mask = DocumentMask::off;
-    ShardNames names;
+    ShardNames names = {};
     /// For shards that do not name it and have no document offsets.
-    std::optional<std::int32_t> eod_id;
+    std::optional<std::int32_t> eod_id = {};
     /// SHA-256 of the run's tokenizer; shards that name another are refused. Empty: the shards must agree with each
     /// other.
-    std::string tokenizer_sha256;
+    std::string tokenizer_sha256 = {};
 };
 
 /// Which sample stands at a position: sample k of a source is its tokens [k·s, k·s + s], s = seq_length.
@@ -93,6 +93,7 @@ private:
 
     void open_sources();
     void check_shard(const ShardReader& shard) const;
+    void check_tokenizers(const std::vector<ShardReader>& shards) const;
     void read_sample(const Source& source, std::int64_t sample, Sample& out) const;
     void find_borders(const ShardReader& shard, std::int64_t first, std::int64_t last, std::int64_t at,
                       Sample& out) const;

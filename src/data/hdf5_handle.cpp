@@ -1,5 +1,7 @@
 #include "data/hdf5_handle.h"
 
+#include "core/error.h"
+
 namespace tessera::data {
 namespace {
 
@@ -42,7 +44,9 @@ std::string hdf5_reason() {
 Hdf5Handle open_hdf5_read_only(const std::string& path) {
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
     H5Pset_file_locking(access.get(), 0, 1);
-    return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
+    Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+    if (!file.valid()) core::raise<core::DataError>("is not a readable HDF5 file: {}", hdf5_reason());
+    return file;
 }
 
 }  // namespace tessera::data

@@ -46,7 +46,8 @@ private:
 /// The innermost reason of the last failed call, e.g. "truncated file: eof = 5120, sblock->base_addr = 0, ...".
 std::string hdf5_reason();
 
-/// Opens a file for reading without asking the file system for locks. Invalid handle if it cannot be opened.
+/// Opens a file for reading without asking the file system for locks. Throws DataError "is not a readable HDF5 file:
+/// REASON".
 Hdf5Handle open_hdf5_read_only(const std::string& path);
 
 }  // namespace tessera::data

@@ -34,12 +34,17 @@ const OpenDatasets::Entry& OpenDatasets::get(const std::string& path, const std:
         return entries_.front();
     }
     while (entries_.size() >= capacity_) entries_.pop_back();
-    Entry entry{path, dataset, open_hdf5_read_only(path), {}};
-    if (entry.file.valid())
-        entry.dataset = Hdf5Handle(H5Dopen2(entry.file.get(), dataset.c_str(), H5P_DEFAULT), H5Dclose);
-    if (!entry.dataset.valid()) {
+    Hdf5Handle file;
+    try {
+        file = open_hdf5_read_only(path);
+    } catch (const core::DataError& error) {
+        core::raise<core::EnvironmentError>("shard {} could be opened before, but now {}", path, error.what());
+    }
+    Hdf5Handle data(H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT), H5Dclose);
+    if (!data.valid()) {
         core::raise<core::EnvironmentError>("cannot open dataset {} of {} again: {}", dataset, path, hdf5_reason());
     }
+    Entry entry{path, dataset, std::move(file), std::move(data)};
     return entries_.emplace_front(std::move(entry));
 }
 
@@ -79,7 +84,6 @@ IntegerArray IntegerArray::open(const std::string& path, const std::string& data
                                 std::shared_ptr<OpenDatasets> open_datasets) {
     const Hdf5Lock lock;
     const Hdf5Handle file = open_hdf5_read_only(path);
-    if (!file.valid()) core::raise<core::DataError>("is not a readable HDF5 file: {}", hdf5_reason());
     const Hdf5Handle data(H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT), H5Dclose);
     if (!data.valid()) core::raise<core::DataError>("has no dataset '{}'", dataset);
     const Hdf5Handle type(H5Dget_type(data.get()), H5Tclose);

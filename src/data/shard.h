@@ -15,17 +15,17 @@ inline constexpr std::int64_t kShardFormatVersion = 1;
 /// What the tokens of a shard are: written by gpt_data as attributes of the file's root, absent in shards of other
 /// programs.
 struct ShardIdentity {
-    std::optional<std::int64_t> vocab_size;
-    std::optional<std::int32_t> eod_id;
-    std::string tokenizer_sha256;
+    std::optional<std::int64_t> vocab_size = {};
+    std::optional<std::int32_t> eod_id = {};
+    std::string tokenizer_sha256 = {};
 };
 
 /// automatic: 16 bits if every id of the vocabulary fits.
 enum class TokenStorage { automatic, u16, u32 };
 
 struct ShardWriterArgs {
-    std::string path;
-    ShardIdentity identity;
+    std::string path = {};
+    ShardIdentity identity = {};
     TokenStorage storage = TokenStorage::automatic;
 };
 
@@ -68,7 +68,7 @@ private:
 
 /// Dataset names in shards. An empty `tokens` means: tokens, or else input_ids.
 struct ShardNames {
-    std::string tokens;
+    std::string tokens = {};
     std::string document_offsets = "document_offsets";
 };
 

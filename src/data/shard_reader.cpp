@@ -70,7 +70,6 @@ ShardReader ShardReader::open(const std::string& path, const ShardNames& names,
     shard.path_ = path;
     const Hdf5Lock lock;
     const Hdf5Handle file = open_hdf5_read_only(path);
-    if (!file.valid()) core::raise<core::DataError>("is not a readable HDF5 file: {}", hdf5_reason());
     shard.tokens_ = IntegerArray::open(path, tokens_name(file.get(), names), open_datasets);
     if (shard.tokens_.size() == 0) core::raise<core::DataError>("holds no tokens");
     if (!names.document_offsets.empty() && H5Lexists(file.get(), names.document_offsets.c_str(), H5P_DEFAULT) > 0) {

@@ -28,7 +28,10 @@ void write_dataset(hid_t file, const char* name, hid_t stored_type, hid_t memory
                    const std::string& path) {
     const hsize_t size = values.size();
     const Hdf5Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose);
-    const Hdf5Handle data(H5Dcreate2(file, name, stored_type, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+    // Without times in the file the same tokens give the same bytes.
+    const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_obj_track_times(creation.get(), 0);
+    const Hdf5Handle data(H5Dcreate2(file, name, stored_type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                           H5Dclose);
     check_call(data.valid() && H5Dwrite(data.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0,
                name, path);

@@ -15,7 +15,7 @@ enum class InvalidUtf8 { replace, refuse };
 enum class MalformedJsonl { refuse, skip };
 
 struct TextSourceArgs {
-    std::vector<std::string> paths;
+    std::vector<std::string> paths = {};
     TextFormat format = TextFormat::by_name;
     /// Plain text: what stands between two documents. Empty: one document per file.
     std::string separator = "\n\n";

@@ -20,18 +20,18 @@ struct TokenizeProgress {
 };
 
 struct TokenizeArgs {
-    TextSourceArgs source;
-    std::string tokenizer_path;
+    TextSourceArgs source = {};
+    std::string tokenizer_path = {};
     /// Shards are PREFIX_train_00000.h5, ... and PREFIX_validation_00000.h5, ...
-    std::string output_prefix;
+    std::string output_prefix = {};
     double validation_fraction = 0;
     /// If not empty: the held-out documents as text, joined by the separator.
-    std::string validation_text_path;
+    std::string validation_text_path = {};
     std::uint64_t seed = 1;
     int num_threads = 1;
     std::int64_t max_tokens_per_shard = std::int64_t{1} << 26;
     ExistingShards existing = ExistingShards::refuse;
-    std::function<void(const TokenizeProgress&)> on_progress;
+    std::function<void(const TokenizeProgress&)> on_progress = {};
     /// Set (by a signal) to give up: a RunError follows and nothing is left behind.
     const std::atomic<bool>* stop = nullptr;
 };

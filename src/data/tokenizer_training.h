@@ -13,8 +13,8 @@ enum class TokenizerModel { bpe, unigram };
 enum class VocabularyLimit { hard, soft };
 
 struct TrainTokenizerArgs {
-    TextSourceArgs source;
-    std::string output_path;
+    TextSourceArgs source = {};
+    std::string output_path = {};
     TokenizerModel model = TokenizerModel::bpe;
     VocabularyLimit limit = VocabularyLimit::hard;
     std::int64_t vocab_size = 4096;
@@ -23,7 +23,7 @@ struct TrainTokenizerArgs {
     std::int64_t sample_bytes = std::int64_t{10} << 20;
     std::string eod_piece = "<|endoftext|>";
     /// Called once the sample is drawn, before the (silent) training.
-    std::function<void(std::int64_t sampled_bytes, std::int64_t corpus_bytes)> on_sample_drawn;
+    std::function<void(std::int64_t sampled_bytes, std::int64_t corpus_bytes)> on_sample_drawn = {};
 };
 
 struct TrainTokenizerResult {
