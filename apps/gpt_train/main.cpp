@@ -29,6 +29,12 @@ void install_signal_handlers() {
 }
 
 void print_summary(const train::RunSummary& summary) {
+    if (summary.steps == 0) {
+        std::printf(
+                "nothing was trained: the run is at its last step; raise run.train_steps, or start anew with "
+                "--checkpoint.resume=none\n");
+        return;
+    }
     std::printf("trained %lld steps, %lld tokens in %.1f s: %.0f tokens/s (waiting for data: %.1f %%), loss %.4f\n",
                 static_cast<long long>(summary.steps), static_cast<long long>(summary.tokens), summary.seconds,
                 summary.seconds > 0 ? static_cast<double>(summary.tokens) / summary.seconds : 0.0,

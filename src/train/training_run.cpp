@@ -31,11 +31,20 @@ TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open
     if (config_.device.threads > 0) omp_set_num_threads(static_cast<int>(config_.device.threads));
     total_steps_ = total_steps(config_);
     engine_ = std::make_unique<Engine>(engine_settings(config_));
-    const std::string& root = config_.checkpoint.directory;
-    std::filesystem::create_directories(config_.run.directory);
-    const std::vector<TensorSlice> slices = logical_slices(*engine_);
-    prepare_checkpoint_root(root, checkpoint_bytes(slices), largest_file_bytes(slices));
     resume();
+}
+
+/// Whatever the disk would refuse later, it refuses before the first step.
+void TrainingRun::prepare_folders() {
+    std::error_code failure;
+    std::filesystem::create_directories(config_.run.directory, failure);
+    if (failure) {
+        core::raise<core::EnvironmentError>(
+                "cannot create the run's folder {} ({}); set run.directory to a place that can be written",
+                config_.run.directory, failure.message());
+    }
+    const std::vector<TensorSlice> slices = logical_slices(*engine_);
+    prepare_checkpoint_root(config_.checkpoint.directory, checkpoint_bytes(slices), largest_file_bytes(slices));
     replace_file(config_.run.directory + "/config.toml", to_toml(config_));
     keep_tokenizer(config_);
 }
@@ -194,6 +203,7 @@ void TrainingRun::finish(RunReport& report, bool stopped) {
 }
 
 RunSummary TrainingRun::run(const StopRequest& stop) {
+    prepare_folders();
     RunReport report(config_, config_.run.directory, resumed_step_, total_steps_);
     for (const std::string& line : describe()) report.message(line);
     start_reading(data_, config_, consumed_samples_);

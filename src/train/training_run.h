@@ -30,7 +30,7 @@ struct RunSummary {
 /// One training run from a config: opens the data, resumes or starts, trains, evaluates, saves, reports.
 class TrainingRun {
 public:
-    /// Opens and checks everything that can fail before the first step: data, model, checkpoint folder, resume point.
+    /// Opens and checks what the run reads: data, model, resume point. Writes nothing.
     explicit TrainingRun(Config config);
 
     /// What will happen, a line each, for people: model, data, memory, where things go.
@@ -41,6 +41,7 @@ public:
 
 private:
     void resume();
+    void prepare_folders();
     void train_one_step(RunReport& report);
     void check_finite(const StepResult& result) const;
     EvaluationMetrics evaluate();
