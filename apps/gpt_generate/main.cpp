@@ -80,6 +80,7 @@ int generate(const Options& options) {
     if (!options.ignore_end) request.stop_ids.push_back(tokenizer.eod_id());
     request.sampling = options.sampling;
     request.cache = options.no_cache ? train::CacheUse::recompute : train::CacheUse::keep;
+    train::check_request(engine, request);
     for (std::int64_t sample = 0; sample < options.samples; ++sample) {
         data::StreamDecoder decoder(tokenizer, data::DecodeFrom::continuation);
         std::fputs(prompt.c_str(), stdout);

@@ -91,16 +91,21 @@ std::int32_t sample_token(const float* logits, std::int64_t vocab_size, const Sa
     return candidates.ids.back();
 }
 
-std::vector<std::int32_t> generate(Engine& engine, const GenerationRequest& request,
-                                   const std::function<void(std::int32_t)>& on_token) {
+void check_request(const Engine& engine, const GenerationRequest& request) {
     request.sampling.check();
-    const layers::ModelConfig& config = engine.model().config();
+    const std::int64_t context = engine.model().config().seq_length;
     const auto length = static_cast<std::int64_t>(request.prompt.size());
     if (length == 0) core::raise<core::UsageError>("the prompt is empty: give at least one token");
-    if (length > config.seq_length) {
+    if (length > context) {
         core::raise<core::UsageError>("the prompt has {} tokens, but the context holds {}; shorten the prompt", length,
-                                      config.seq_length);
+                                      context);
     }
+}
+
+std::vector<std::int32_t> generate(Engine& engine, const GenerationRequest& request,
+                                   const std::function<void(std::int32_t)>& on_token) {
+    check_request(engine, request);
+    const layers::ModelConfig& config = engine.model().config();
     layers::KvCache cache;
     if (request.cache == CacheUse::keep) cache = engine.model().make_cache(engine.backend(), config.seq_length);
     std::vector<std::int32_t> sequence = request.prompt;
