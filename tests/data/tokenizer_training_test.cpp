@@ -42,7 +42,7 @@ TEST(TokenizerTraining, TX_02_lines_beyond_65535_characters_do_not_abort) {
         std::string corpus = test::sample_text(50);
         for (const int length : {65535, 65536, 200000}) {
             corpus += "\n\n";
-            for (int k = 0; k < length; ++k) corpus += static_cast<char>('a' + k * k % 23);
+            for (int k = 0; k < length; ++k) corpus += static_cast<char>('a' + std::int64_t{k} * k % 23);
         }
         TrainTokenizerArgs args = args_for(folder, corpus, 330);
         args.model = model;
