@@ -11,7 +11,8 @@ void check_dtype(const char* op, const char* operand, const core::Tensor& tensor
 void check_floating(const char* op, const char* operand, const core::Tensor& tensor);
 void check_rank(const char* op, const char* operand, const core::Tensor& tensor, int rank);
 /// shape and dtype in one call.
-void check_operand(const char* op, const char* operand, const core::Tensor& tensor, const core::Shape& shape, core::DType dtype);
+void check_operand(const char* op, const char* operand, const core::Tensor& tensor, const core::Shape& shape,
+                   core::DType dtype);
 /// Throws ShapeError unless `condition`; `rule` says in words what must hold.
 void check_rule(const char* op, bool condition, const char* rule);
 

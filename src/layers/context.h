@@ -36,9 +36,7 @@ struct ForwardContext {
         return core::Tensor::empty(backend.pool(), shape, dtype, category);
     }
     /// A Var for a fresh value: with a gradient slot if there is a tape.
-    Var output(core::Tensor value) const {
-        return Var{std::move(value), tape ? tape->new_id() : -1};
-    }
+    Var output(core::Tensor value) const { return Var{std::move(value), tape ? tape->new_id() : -1}; }
     /// Debug builds: nobody may overwrite what the tape keeps.
     void check_overwrite([[maybe_unused]] const core::Tensor& tensor) const {
 #ifndef NDEBUG

@@ -175,7 +175,9 @@ TEST_P(Families, PeakMemoryDoesNotDependOnAccumulation_ME_02) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, Families, testing::Values(layers::Family::gpt2, layers::Family::llama),
-                         [](const auto& instance) { return instance.param == layers::Family::gpt2 ? "gpt2" : "llama"; });
+                         [](const auto& instance) {
+                             return instance.param == layers::Family::gpt2 ? "gpt2" : "llama";
+                         });
 
 TEST(Engine, AnOverflowIsSkippedAndTheScaleFalls) {
     EngineSettings settings = odd_settings(layers::Family::gpt2);
