@@ -1,0 +1,179 @@
+#include "apps/program_support.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "core/philox.h"
+
+namespace tessera::support {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string path_of(const std::string& program) {
+    return std::string(TESSERA_BINARY_DIR) + "/apps/" + program;
+}
+
+std::string quoted(const std::string& text) {
+    std::string result = "'";
+    for (const char c : text) {
+        if (c == '\'') {
+            result += "'\\''";
+        } else {
+            result += c;
+        }
+    }
+    return result + "'";
+}
+
+/// Sentences from a few words, documents apart by blank lines: learnable, and the same on every machine.
+std::string make_corpus() {
+    const char* words[] = {"the", "cat",  "sat",   "on",   "a",    "mat",   "and",
+                           "saw", "blue", "birds", "over", "warm", "hills", "today"};
+    std::string text;
+    for (std::uint32_t document = 0; document < 600; ++document) {
+        const auto words_in = 8 + core::philox4x32_10({document, 1, 0, 0}, {1, 1})[0] % 20;
+        for (std::uint32_t i = 0; i < words_in; ++i) {
+            text += words[core::philox4x32_10({document, i, 2, 0}, {1, 1})[0] % 14];
+            text += i % 7 == 6 ? "\n" : " ";
+        }
+        text += "end.\n\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+fs::path ProgramTest::folder;
+
+Outcome run_program(const std::string& program, const std::vector<std::string>& arguments,
+                    const fs::path& working_directory) {
+    static int counter = 0;
+    const fs::path out =
+            fs::temp_directory_path() / ("tessera_out_" + std::to_string(getpid()) + "_" + std::to_string(counter++));
+    std::string command = working_directory.empty() ? "" : "cd " + quoted(working_directory.string()) + " && ";
+    command += "timeout 120 " + quoted(path_of(program));
+    for (const std::string& argument : arguments) command += " " + quoted(argument);
+    command += " >" + quoted(out.string() + ".out") + " 2>" + quoted(out.string() + ".err") + " </dev/null";
+    const int status = std::system(command.c_str());
+    Outcome outcome{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                    .out = read_file(out.string() + ".out"),
+                    .err = read_file(out.string() + ".err")};
+    fs::remove(out.string() + ".out");
+    fs::remove(out.string() + ".err");
+    return outcome;
+}
+
+int start_program(const std::string& program, const std::vector<std::string>& arguments, const fs::path& log) {
+    const std::string path = path_of(program);
+    std::vector<char*> raw{const_cast<char*>(path.c_str())};
+    for (const std::string& argument : arguments) raw.push_back(const_cast<char*>(argument.c_str()));
+    raw.push_back(nullptr);
+    const pid_t process = fork();
+    if (process == 0) {
+        const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+        dup2(file, STDOUT_FILENO);
+        dup2(file, STDERR_FILENO);
+        execv(path.c_str(), raw.data());
+        _exit(127);
+    }
+    return process;
+}
+
+int wait_for(int process) {
+    int status = 0;
+    waitpid(process, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string read_file(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+bool wait_for_lines(const fs::path& path, std::size_t lines) {
+    for (int i = 0; i < 6000; ++i) {
+        const std::string text = read_file(path);
+        if (static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= lines) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+}
+
+std::string last_line(const std::string& text) {
+    const std::size_t end = text.find_last_not_of('\n');
+    if (end == std::string::npos) return "";
+    const std::size_t begin = text.rfind('\n', end);
+    return text.substr(begin == std::string::npos ? 0 : begin + 1,
+                       end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+}
+
+void ProgramTest::SetUpTestSuite() {
+    folder = fs::temp_directory_path() / ("tessera programs " + std::to_string(getpid()));
+    fs::create_directories(folder);
+    write_file(folder / "corpus.txt", make_corpus());
+    const Outcome tokenizer = run_program("gpt_data", {"tokenizer", (folder / "corpus.txt").string(), "--output",
+                                                       (folder / "tokenizer.model").string(), "--vocab-size", "300"});
+    ASSERT_EQ(tokenizer.exit_code, 0) << tokenizer.err;
+    const Outcome shards = run_program("gpt_data", {"tokenize", (folder / "corpus.txt").string(), "--tokenizer",
+                                                    (folder / "tokenizer.model").string(), "--output",
+                                                    (folder / "text").string(), "--validation", "0.1"});
+    ASSERT_EQ(shards.exit_code, 0) << shards.err;
+}
+
+void ProgramTest::TearDownTestSuite() {
+    fs::remove_all(folder);
+}
+
+fs::path ProgramTest::config(const std::string& name, const std::string& model, const std::string& rest) const {
+    const fs::path path = folder / (name + ".toml");
+    std::string text = "[run]\ndirectory = \"runs/" + name + "\"\ntrain_steps = 12\n";
+    text += model.empty() ? "[model]\nfamily = \"gpt2\"\nnum_layers = 2\nhidden_size = 36\nnum_attention_heads = "
+                            "3\nseq_length = 19\n"
+                            "hidden_dropout = 0.1\nattention_dropout = 0.1\n"
+                          : model;
+    text += "[data]\ntrain = \"text_train_*.h5\"\nvalidation = \"text_validation_*.h5\"\ntokenizer = "
+            "\"tokenizer.model\"\n"
+            "[batch]\nglobal_batch_size = 6\nmicro_batch_size = 4\n"
+            "[optimizer]\nlr = 3e-3\nmin_lr = 1e-4\nclip_grad_norm = 0.5\n"
+            "[schedule]\nwarmup_steps = 3\ndecay_steps = 12\n"
+            "[evaluation]\ninterval = 6\nsteps = 2\n" +
+            rest;
+    write_file(path, text);
+    return path;
+}
+
+Outcome ProgramTest::train(const fs::path& config_path, std::vector<std::string> overrides) const {
+    overrides.insert(overrides.begin(), config_path.string());
+    return run_program("gpt_train", overrides);
+}
+
+std::vector<std::string> step_values(const fs::path& metrics) {
+    std::vector<std::string> values;
+    std::ifstream in(metrics);
+    auto field = [](const std::string& line, const std::string& key) {
+        const std::size_t at = line.find("\"" + key + "\":");
+        if (at == std::string::npos) return std::string();
+        const std::size_t begin = at + key.size() + 3;
+        return line.substr(begin, line.find_first_of(",}", begin) - begin);
+    };
+    for (std::string line; std::getline(in, line);) {
+        if (field(line, "grad_norm").empty()) continue;
+        values.push_back(field(line, "step") + " " + field(line, "loss") + " " + field(line, "grad_norm") + " " +
+                         field(line, "learning_rate"));
+    }
+    return values;
+}
+
+}  // namespace tessera::support
