@@ -145,7 +145,7 @@ fs::path ProgramTest::config(const std::string& name, const std::string& model, 
                           : model;
     text += "[data]\ntrain = \"text_train_*.h5\"\nvalidation = \"text_validation_*.h5\"\ntokenizer = "
             "\"tokenizer.model\"\n"
-            "[batch]\nglobal_batch_size = 6\nmicro_batch_size = 4\n"
+            "[batch]\nglobal_batch_size = 6\nmicro_batch_size = 2\n"
             "[optimizer]\nlr = 3e-3\nmin_lr = 1e-4\nclip_grad_norm = 0.5\n"
             "[schedule]\nwarmup_steps = 3\ndecay_steps = 12\n"
             "[evaluation]\ninterval = 6\nsteps = 2\n" +
