@@ -1,3 +1,6 @@
+#include <set>
+#include <sstream>
+
 #include "apps/program_support.h"
 
 namespace tessera {
@@ -53,7 +56,14 @@ TEST_F(GptGenerate, StopsAtTheEndOfADocument_GE_04) {
 
 TEST_F(GptGenerate, WritesWordsItHasSeen) {
     const std::string text = generate({"--prompt", "the cat", "--temperature", "0.3", "--max-tokens", "30"});
-    for (const char* word : {"the", "end."}) EXPECT_NE(text.find(word), std::string::npos) << text;
+    std::istringstream words(text);
+    const std::set<std::string> known = {"the",  "cat",   "sat",  "on",   "a",     "mat",   "and", "saw",
+                                         "blue", "birds", "over", "warm", "hills", "today", "end."};
+    int all = 0;
+    int seen = 0;
+    for (std::string word; words >> word; ++all) seen += known.count(word) > 0 ? 1 : 0;
+    EXPECT_GT(all, 5) << text;
+    EXPECT_GE(seen, all * 3 / 4) << text;
 }
 
 TEST(Programs, HelpAndVersionGoToStdout) {
