@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 /// One thread's tiles: a block's keys and values in both orders, their gradients, and one query tile.
 struct BackwardScratch {
     float* keys;               // [S, padded(K)]
-    float* keys_transposed;    // [K, padded(S)]
-    float* values_transposed;  // [K, padded(S)]
+    float* keys_transposed;    // tiles of [K, kKeyTile]
+    float* values_transposed;  // tiles of [K, kKeyTile]
     float* dkeys;              // [S, padded(K)]
     float* dvalues;            // [S, padded(K)]
     float* query;              // [kQueryTile, padded(K)]
@@ -35,8 +35,8 @@ struct BackwardScratch {
             return begin;
         };
         keys = take(seqlen * width);
-        keys_transposed = take(head_dim * padded(seqlen));
-        values_transposed = take(head_dim * padded(seqlen));
+        keys_transposed = take(transposed_floats(seqlen, head_dim));
+        values_transposed = take(transposed_floats(seqlen, head_dim));
         dkeys = take(seqlen * width);
         dvalues = take(seqlen * width);
         query = take(kQueryTile * width);
@@ -51,8 +51,8 @@ struct BackwardScratch {
 
 std::int64_t backward_scratch(std::int64_t seqlen, std::int64_t head_dim) {
     const std::int64_t width = padded(head_dim);
-    return 3 * seqlen * width + 2 * head_dim * padded(seqlen) + 3 * kQueryTile * width + 2 * kQueryTile * kScoreWidth +
-           kQueryTile + kMaskWidth + 12 * kTilePadding;
+    return 3 * seqlen * width + 2 * transposed_floats(seqlen, head_dim) + 3 * kQueryTile * width +
+           2 * kQueryTile * kScoreWidth + kQueryTile + kMaskWidth + 12 * kTilePadding;
 }
 
 /// What one (block, query head) fixes.
@@ -110,7 +110,6 @@ template <typename T>
 void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64_t query, const BackwardScratch& s) {
     const std::int64_t dim = a.heads.head_dim;
     const std::int64_t width = padded(dim);
-    const std::int64_t pitch = padded(h.length);
     const std::int64_t rows = std::min(kQueryTile, h.length - query);
     load_query_tile<T>(a, h, query, rows, s);
     const std::int64_t keys = query + rows;
@@ -122,8 +121,8 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
                    .k = dim,
                    .a = s.query,
                    .a_row = width,
-                   .b = s.keys_transposed + key,
-                   .ldb = pitch,
+                   .b = s.keys_transposed + key * dim,
+                   .ldb = kKeyTile,
                    .c = s.probabilities,
                    .ldc = kScoreWidth});
         if (key + place.columns > query || place.columns % kTilePadding != 0) mask_scores(place, s.probabilities);
@@ -132,8 +131,8 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
                    .k = dim,
                    .a = s.dout,
                    .a_row = width,
-                   .b = s.values_transposed + key,
-                   .ldb = pitch,
+                   .b = s.values_transposed + key * dim,
+                   .ldb = kKeyTile,
                    .c = s.dscores,
                    .ldc = kScoreWidth});
         score_gradients(a, h, place, s);

@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 
 /// One thread's tiles. Keys and values of a whole block and head stay packed while its queries pass.
 struct ForwardScratch {
-    float* keys_transposed;  // [K, padded(S)]
+    float* keys_transposed;  // tiles of [K, kKeyTile]
     float* values;           // [S, padded(K)]
     float* query;            // [kQueryTile, padded(K)]
     float* scores;           // [kQueryTile, kScoreWidth]
@@ -30,7 +30,7 @@ struct ForwardScratch {
             base += padded(count);
             return begin;
         };
-        keys_transposed = take(head_dim * padded(seqlen));
+        keys_transposed = take(transposed_floats(seqlen, head_dim));
         values = take(seqlen * width);
         query = take(kQueryTile * width);
         scores = take(kQueryTile * kScoreWidth);
@@ -92,8 +92,8 @@ void forward_query_tile(const AttentionHeads& a, std::int64_t block, std::int64_
                    .k = dim,
                    .a = s.query,
                    .a_row = width,
-                   .b = s.keys_transposed + key,
-                   .ldb = padded(length),
+                   .b = s.keys_transposed + key * dim,
+                   .ldb = kKeyTile,
                    .c = s.scores,
                    .ldc = kScoreWidth});
         if (key + place.columns > query || place.columns % kTilePadding != 0) mask_scores(place, s.scores);
@@ -163,7 +163,7 @@ void forward_all(const AttentionHeads& a) {
 
 std::int64_t forward_scratch(std::int64_t seqlen, std::int64_t head_dim) {
     const std::int64_t width = padded(head_dim);
-    return head_dim * padded(seqlen) + seqlen * width + 2 * kQueryTile * width + kQueryTile * kScoreWidth +
+    return transposed_floats(seqlen, head_dim) + seqlen * width + 2 * kQueryTile * width + kQueryTile * kScoreWidth +
            2 * kQueryTile + kMaskWidth + 8 * kTilePadding;
 }
 

@@ -41,22 +41,32 @@ HWY_INLINE void pack_rows(const T* source, std::int64_t stride, std::int64_t cou
     }
 }
 
-/// transposed [head_dim, width] f32, width = padded(count), zero columns from count on.
+/// Floats of `count` rows packed by pack_transposed.
+inline std::int64_t transposed_floats(std::int64_t count, std::int64_t head_dim) {
+    return (count + kKeyTile - 1) / kKeyTile * kKeyTile * head_dim;
+}
+
+/// transposed [ceil(count / kKeyTile), head_dim, kKeyTile] f32, zero columns from count on. Tile by tile, because rows
+/// a whole sequence apart would fall into a few sets of the cache.
 template <typename T>
 HWY_INLINE void pack_transposed(const T* source, std::int64_t stride, std::int64_t count, std::int64_t head_dim,
                                 float* transposed) {
-    const std::int64_t width = padded(count);
     constexpr std::int64_t kStrip = 8;
-    for (std::int64_t first = 0; first < count; first += kStrip) {
-        const std::int64_t last = std::min(first + kStrip, count);
-        for (std::int64_t feature = 0; feature < head_dim; ++feature) {
-            for (std::int64_t row = first; row < last; ++row) {
-                transposed[feature * width + row] = core::to_f32(source[row * stride + feature]);
+    for (std::int64_t tile = 0; tile < count; tile += kKeyTile) {
+        float* out = transposed + tile * head_dim;
+        const std::int64_t columns = std::min(kKeyTile, count - tile);
+        for (std::int64_t first = 0; first < columns; first += kStrip) {
+            const std::int64_t last = std::min(first + kStrip, columns);
+            const T* rows = source + tile * stride;
+            for (std::int64_t feature = 0; feature < head_dim; ++feature) {
+                for (std::int64_t row = first; row < last; ++row) {
+                    out[feature * kKeyTile + row] = core::to_f32(rows[row * stride + feature]);
+                }
             }
         }
-    }
-    for (std::int64_t feature = 0; feature < head_dim; ++feature) {
-        std::fill(transposed + feature * width + count, transposed + (feature + 1) * width, 0.0F);
+        for (std::int64_t feature = 0; feature < head_dim; ++feature) {
+            std::fill(out + feature * kKeyTile + columns, out + (feature + 1) * kKeyTile, 0.0F);
+        }
     }
 }
 
