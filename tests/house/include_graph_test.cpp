@@ -65,7 +65,7 @@ std::string judge_vendor_header(const std::string& path, const std::string& incl
             {"mpi\\.h", "src/parallel/mpi/.*"},
             {"hdf5\\.h", "(src/data|tests/(data|support))/.*"},
             {"(dnnl.*)", "(src/kernels/cpu|bench)/.*"},
-            {"hwy/.*", "(src/kernels/cpu|bench)/.*"},
+            {"hwy/.*", "(src/kernels/cpu|bench|tests/kernels)/.*"},
             {"sentencepiece.*", "(src/data|bench|tests/data)/.*"},
     };
     for (const auto& [header, place] : rooms) {

@@ -1,198 +1,253 @@
 #include "kernels/matmul.h"
 
-#include <gtest/gtest.h>
-
 #include "support/tensor_support.h"
 
 namespace tessera::kernels {
 namespace {
 
 using core::DType;
-using support::Doubles;
-using support::TestDevice;
+using core::Tensor;
+using support::expect_close;
+using support::expect_same_bits;
+using support::values;
+using Values = std::vector<double>;
 
-struct Case {
+struct LinearSize {
     std::int64_t tokens, inputs, outputs;
-    Epilogue epilogue;
+    std::string name(DType dtype) const {
+        return fmt::format("{}x{}x{} {}", tokens, inputs, outputs, core::name_of(dtype));
+    }
 };
+
+// 1030 rows of weight: more than two panels of a 16-bit product.
+const std::vector<LinearSize> kSizes = {{1, 1, 2}, {1, 19, 6}, {5, 76, 38}, {13, 131, 34}, {37, 64, 48}, {3, 40, 1030}};
 
 double gelu(double u) {
-    return 0.5 * u * (1 + std::tanh(std::sqrt(2 / M_PI) * (u + 0.044715 * u * u * u)));
-}
-double silu(double g) {
-    return g / (1 + std::exp(-g));
+    return 0.5 * u * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (u + 0.044715 * u * u * u)));
 }
 
-/// pre = x·wᵀ (+ b)
-Doubles pre_activation(const Case& c, const Doubles& x, const Doubles& w, const Doubles& b) {
-    Doubles pre;
-    for (std::int64_t t = 0; t < c.tokens; ++t) {
-        for (std::int64_t o = 0; o < c.outputs; ++o) {
-            double sum = b.empty() ? 0.0 : b[static_cast<std::size_t>(o)];
-            for (std::int64_t i = 0; i < c.inputs; ++i) {
-                sum += x[static_cast<std::size_t>(t * c.inputs + i)] * w[static_cast<std::size_t>(o * c.inputs + i)];
+double silu(double u) {
+    return u / (1.0 + std::exp(-u));
+}
+
+double slope(double (*f)(double), double u) {
+    constexpr double kStep = 1e-6;
+    return (f(u + kStep) - f(u - kStep)) / (2.0 * kStep);
+}
+
+/// c [rows, columns] = a [rows, inner] · b, b's element (p, j) = b[p·b_row + j·b_column].
+Values product(const Values& a, const Values& b, std::int64_t rows, std::int64_t inner, std::int64_t columns,
+               std::int64_t b_row, std::int64_t b_column) {
+    Values c(static_cast<std::size_t>(rows * columns));
+    for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+            double sum = 0;
+            for (std::int64_t p = 0; p < inner; ++p) {
+                sum += a[static_cast<std::size_t>(i * inner + p)] *
+                       b[static_cast<std::size_t>(p * b_row + j * b_column)];
             }
-            pre.push_back(sum);
+            c[static_cast<std::size_t>(i * columns + j)] = sum;
         }
     }
-    return pre;
+    return c;
 }
 
-Doubles activate(Epilogue epilogue, const Doubles& pre, std::int64_t width) {
-    if (epilogue == Epilogue::bias_gelu) {
-        Doubles y;
-        for (const double u : pre) y.push_back(gelu(u));
-        return y;
-    }
-    if (epilogue != Epilogue::swiglu) return pre;
-    Doubles y;
-    const std::int64_t half = width / 2;
-    for (std::size_t row = 0; row < pre.size(); row += static_cast<std::size_t>(width)) {
-        for (std::size_t i = 0; i < static_cast<std::size_t>(half); ++i) {
-            y.push_back(silu(pre[row + i]) * pre[row + static_cast<std::size_t>(half) + i]);
-        }
-    }
-    return y;
-}
-
-class Linear : public testing::TestWithParam<std::tuple<int, DType>> {
+class MatmulTest : public support::KernelTest {
 protected:
-    static constexpr Case kCases[] = {
-            {1, 1, 1, Epilogue::none},     {5, 19, 7, Epilogue::none},       {16, 76, 131, Epilogue::bias},
-            {3, 8, 1, Epilogue::bias},     {7, 13, 29, Epilogue::bias_gelu}, {33, 64, 48, Epilogue::bias_gelu},
-            {5, 12, 22, Epilogue::swiglu}, {17, 31, 2, Epilogue::swiglu},    {2, 9, 1030, Epilogue::bias}};
-    Case c_ = kCases[std::get<0>(GetParam())];
-    DType dtype_ = std::get<1>(GetParam());
-    TestDevice device_;
+    /// Runs body for every size and floating dtype.
+    template <typename Body>
+    void for_cases(const Body& body) {
+        for (const LinearSize& size : kSizes) {
+            for (const DType dtype : support::kFloatingDTypes) body(size, dtype);
+        }
+    }
+    void forward(const LinearForwardArgs& args) { linear_forward(device.backend(), device.stream(), args); }
+    void dgrad(const LinearDgradArgs& args) { linear_dgrad(device.backend(), device.stream(), args); }
+    void wgrad(const LinearWgradArgs& args) { linear_wgrad(device.backend(), device.stream(), args); }
 };
-constexpr int kCaseCount = 9;
 
-TEST_P(Linear, ForwardMatchesADoubleLoop) {
-    const Doubles x = support::pattern(c_.tokens * c_.inputs, 1);
-    const Doubles w = support::pattern(c_.outputs * c_.inputs, 2);
-    const bool biased = c_.epilogue == Epilogue::bias || c_.epilogue == Epilogue::bias_gelu;
-    const Doubles b = biased ? support::pattern(c_.outputs, 3) : Doubles{};
-    const Doubles pre = pre_activation(c_, x, w, b);
-    const std::int64_t width = c_.epilogue == Epilogue::swiglu ? c_.outputs / 2 : c_.outputs;
-    core::Tensor xt = device_.tensor({c_.tokens, c_.inputs}, x, dtype_);
-    core::Tensor wt = device_.tensor({c_.outputs, c_.inputs}, w, dtype_);
-    core::Tensor bt = biased ? device_.tensor({c_.outputs}, b, dtype_) : core::Tensor{};
-    core::Tensor yt = device_.tensor({c_.tokens, width}, dtype_);
-    core::Tensor pt = device_.tensor({c_.tokens, c_.outputs}, dtype_);
-    const bool activates = c_.epilogue == Epilogue::bias_gelu || c_.epilogue == Epilogue::swiglu;
-    const double tolerance = 4 * support::storage_epsilon(dtype_) + 0x1p-22 * static_cast<double>(c_.inputs);
-    for (const bool keep_pre : {true, false}) {
-        linear_forward(*device_.backend, device_.stream,
-                       {.x = xt,
-                        .weight = wt,
-                        .bias = biased ? &bt : nullptr,
-                        .epilogue = c_.epilogue,
-                        .y = yt,
-                        .pre_activation = activates && keep_pre ? &pt : nullptr});
-        support::expect_close(support::doubles(yt), activate(c_.epilogue, pre, c_.outputs), tolerance, "y");
-    }
-    if (activates) support::expect_close(support::doubles(pt), pre, tolerance, "pre");
-    device_.check_guards();
+TEST_F(MatmulTest, ForwardWithAndWithoutBias) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const Tensor x = device.random({s.tokens, s.inputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        const Tensor bias = device.random({s.outputs}, dtype);
+        Tensor y = device.make({s.tokens, s.outputs}, dtype);
+        Values expected = product(values(x), values(weight), s.tokens, s.inputs, s.outputs, 1, s.inputs);
+        forward({.x = x, .weight = weight, .y = y});
+        const support::Tolerance tolerance{.terms = static_cast<double>(s.inputs + 1)};
+        expect_close("none " + s.name(dtype), y, expected, tolerance);
+        Tensor with_bias = device.make({s.tokens, s.outputs}, dtype);
+        forward({.x = x, .weight = weight, .bias = &bias, .epilogue = Epilogue::bias, .y = with_bias});
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            expected[i] += support::element(bias, static_cast<std::int64_t>(i) % s.outputs);
+        }
+        expect_close("bias " + s.name(dtype), with_bias, expected, tolerance);
+    });
 }
 
-TEST_P(Linear, DgradMatchesCentralDifferences) {
-    // The layer above: dy·w flows into act'(pre) of the layer below; c_.inputs is the width of what lies below.
-    const Epilogue below = c_.epilogue == Epilogue::bias ? Epilogue::none : c_.epilogue;
-    const std::int64_t width = below == Epilogue::swiglu ? 2 * c_.inputs : c_.inputs;
-    const Doubles pre = support::pattern(c_.tokens * width, 4, 2.0);
-    const Doubles w = support::pattern(c_.outputs * c_.inputs, 5);
-    const Doubles dy = support::pattern(c_.tokens * c_.outputs, 6);
-    const Doubles expected = support::central_differences(
-            [&](const Doubles& p) { return support::dot(dy, pre_activation(c_, activate(below, p, width), w, {})); },
-            pre);
-    core::Tensor wt = device_.tensor({c_.outputs, c_.inputs}, w, dtype_);
-    core::Tensor dyt = device_.tensor({c_.tokens, c_.outputs}, dy, dtype_);
-    core::Tensor pt = device_.tensor({c_.tokens, width}, pre, dtype_);
-    core::Tensor dxt = device_.tensor({c_.tokens, width}, dtype_);
-    const double tolerance = 8 * support::storage_epsilon(dtype_) + 0x1p-21 * static_cast<double>(c_.outputs) + 1e-6;
-    const bool activates = below != Epilogue::none;
-    auto run = [&](core::Tensor& dx, bool accumulate) {
-        linear_dgrad(*device_.backend, device_.stream,
-                     {.dy = dyt,
-                      .weight = wt,
-                      .epilogue = below,
-                      .pre_activation = activates ? &pt : nullptr,
-                      .dx = dx,
-                      .accumulate = accumulate});
-    };
-    run(dxt, false);
-    support::expect_close(support::doubles(dxt), expected, tolerance, "dx");
-    if (activates) {
-        run(pt, false);  // in place of the pre-activation
-        support::expect_close(support::doubles(pt), expected, tolerance, "dx in place");
-    } else {
-        run(dxt, true);
-        Doubles twice = expected;
-        for (double& value : twice) value *= 2;
-        support::expect_close(support::doubles(dxt), twice, 2 * tolerance, "dx accumulated");
-    }
-    device_.check_guards();
+TEST_F(MatmulTest, ForwardBiasGelu) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const Tensor x = device.random({s.tokens, s.inputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        const Tensor bias = device.random({s.outputs}, dtype);
+        Tensor y = device.make({s.tokens, s.outputs}, dtype);
+        Tensor pre = device.make({s.tokens, s.outputs}, dtype);
+        forward({.x = x,
+                 .weight = weight,
+                 .bias = &bias,
+                 .epilogue = Epilogue::bias_gelu,
+                 .y = y,
+                 .pre_activation = &pre});
+        Values expected = product(values(x), values(weight), s.tokens, s.inputs, s.outputs, 1, s.inputs);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            expected[i] += support::element(bias, static_cast<std::int64_t>(i) % s.outputs);
+        }
+        expect_close("pre " + s.name(dtype), pre, expected, {.terms = static_cast<double>(s.inputs + 1)});
+        Values activated = values(pre);
+        double largest = 1;
+        for (double& u : activated) {
+            largest = std::max(largest, std::abs(u));
+            u = gelu(u);
+        }
+        expect_close("gelu " + s.name(dtype), y, activated, {.terms = 8, .magnitude = largest});
+        Tensor alone = device.make({s.tokens, s.outputs}, dtype);
+        forward({.x = x, .weight = weight, .bias = &bias, .epilogue = Epilogue::bias_gelu, .y = alone});
+        expect_same_bits("gelu without pre_activation " + s.name(dtype), alone, y);
+    });
 }
 
-TEST_P(Linear, WgradAddsTheOuterProducts) {
-    const Doubles x = support::pattern(c_.tokens * c_.inputs, 7);
-    const Doubles dy = support::pattern(c_.tokens * c_.outputs, 8);
-    const Doubles start = support::pattern(c_.outputs * c_.inputs, 9);
-    const Doubles bias_start = support::pattern(c_.outputs, 10);
-    Doubles expected = support::central_differences(
-            [&](const Doubles& w) { return support::dot(dy, pre_activation(c_, x, w, {})); },
-            Doubles(start.size(), 0.0), 0.5);
-    Doubles bias_expected = bias_start;
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += start[i];
-    for (std::size_t i = 0; i < dy.size(); ++i) bias_expected[i % static_cast<std::size_t>(c_.outputs)] += dy[i];
-    core::Tensor xt = device_.tensor({c_.tokens, c_.inputs}, x, dtype_);
-    core::Tensor dyt = device_.tensor({c_.tokens, c_.outputs}, dy, dtype_);
-    core::Tensor dwt = device_.tensor({c_.outputs, c_.inputs}, start);
-    core::Tensor dbt = device_.tensor({c_.outputs}, bias_start);
-    linear_wgrad(*device_.backend, device_.stream, {.x = xt, .dy = dyt, .dweight = dwt, .dbias = &dbt});
-    // Main gradients are f32 whatever the storage, and the inputs are exact in every storage.
-    support::expect_close(support::doubles(dwt), expected, 0x1p-20 * static_cast<double>(c_.tokens + 1), "dweight");
-    support::expect_close(support::doubles(dbt), bias_expected, 0x1p-22 * static_cast<double>(c_.tokens + 1), "dbias");
-    device_.check_guards();
+TEST_F(MatmulTest, ForwardSwiglu) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const std::int64_t half = s.outputs / 2;
+        const Tensor x = device.random({s.tokens, s.inputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        Tensor y = device.make({s.tokens, half}, dtype);
+        Tensor pre = device.make({s.tokens, s.outputs}, dtype);
+        forward({.x = x, .weight = weight, .epilogue = Epilogue::swiglu, .y = y, .pre_activation = &pre});
+        expect_close("pre " + s.name(dtype), pre,
+                     product(values(x), values(weight), s.tokens, s.inputs, s.outputs, 1, s.inputs),
+                     {.terms = static_cast<double>(s.inputs)});
+        Values expected(static_cast<std::size_t>(s.tokens * half));
+        double largest = 1;
+        for (std::int64_t t = 0; t < s.tokens; ++t) {
+            for (std::int64_t f = 0; f < half; ++f) {
+                const double value = silu(support::element(pre, t * s.outputs + f)) *
+                                     support::element(pre, t * s.outputs + half + f);
+                expected[static_cast<std::size_t>(t * half + f)] = value;
+                largest = std::max(largest, std::abs(value));
+            }
+        }
+        expect_close("swiglu " + s.name(dtype), y, expected, {.terms = 8, .magnitude = largest});
+        Tensor alone = device.make({s.tokens, half}, dtype);
+        forward({.x = x, .weight = weight, .epilogue = Epilogue::swiglu, .y = alone});
+        expect_same_bits("swiglu without pre_activation " + s.name(dtype), alone, y);
+    });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Linear,
-                         testing::Combine(testing::Range(0, kCaseCount),
-                                          testing::Values(DType::f32, DType::bf16, DType::f16)));
-
-TEST(LinearChecks, NameTheOperandAndBothShapes) {
-    TestDevice device;
-    core::Tensor x = device.zeros({4, 6});
-    core::Tensor w = device.zeros({5, 7});
-    core::Tensor y = device.zeros({4, 5});
-    try {
-        linear_forward(*device.backend, device.stream, {.x = x, .weight = w, .y = y});
-        FAIL() << "accepted";
-    } catch (const core::ShapeError& error) {
-        EXPECT_STREQ(error.what(), "linear_forward: weight has shape [5, 7], expected [5, 6]");
-    }
-    core::Tensor good = device.zeros({5, 6}, DType::bf16);
-    EXPECT_THROW(linear_forward(*device.backend, device.stream, {.x = x, .weight = good, .y = y}), core::ShapeError);
-    core::Tensor odd = device.zeros({5, 6});
-    core::Tensor half = device.zeros({4, 2});
-    EXPECT_THROW(linear_forward(*device.backend, device.stream,
-                                {.x = x, .weight = odd, .epilogue = Epilogue::swiglu, .y = half}),
-                 core::ShapeError);
-    EXPECT_THROW(
-            linear_forward(*device.backend, device.stream, {.x = x, .weight = odd, .epilogue = Epilogue::bias, .y = y}),
-            core::ShapeError);
+TEST_F(MatmulTest, InputGradientAndItsAccumulation) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const Tensor dy = device.random({s.tokens, s.outputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        Tensor dx = device.make({s.tokens, s.inputs}, dtype);
+        Values expected = product(values(dy), values(weight), s.tokens, s.outputs, s.inputs, s.inputs, 1);
+        const support::Tolerance tolerance{.terms = static_cast<double>(s.outputs + 1)};
+        dgrad({.dy = dy, .weight = weight, .dx = dx});
+        expect_close("dx " + s.name(dtype), dx, expected, tolerance);
+        Tensor sum = device.random({s.tokens, s.inputs}, dtype);
+        const Values before = values(sum);
+        dgrad({.dy = dy, .weight = weight, .dx = sum, .accumulate = true});
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+        expect_close("dx += " + s.name(dtype), sum, expected, tolerance);
+    });
 }
 
-TEST(LinearCost, IsTwoOperationsAMultiplyAdd) {
-    TestDevice device;
-    core::Tensor x = device.zeros({4, 6});
-    core::Tensor w = device.zeros({128, 6});
-    core::Tensor y = device.zeros({4, 128});
-    linear_forward(*device.backend, device.stream, {.x = x, .weight = w, .y = y});
-    EXPECT_EQ(device.backend->account()[Op::linear_forward].flops, 2.0 * 4 * 6 * 128);
-    linear_forward(*device.backend, device.stream, {.x = x, .weight = w, .y = y, .counted_outputs = 61});
-    EXPECT_EQ(device.backend->account()[Op::linear_forward].flops, 2.0 * 4 * 6 * (128 + 61));
-    EXPECT_EQ(device.backend->account()[Op::linear_forward].calls, 2);
+TEST_F(MatmulTest, InputGradientThroughGelu) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const Tensor dy = device.random({s.tokens, s.outputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        Tensor pre = device.random({s.tokens, s.inputs}, dtype, 4.0);
+        Tensor dx = device.make({s.tokens, s.inputs}, dtype);
+        Values expected = product(values(dy), values(weight), s.tokens, s.outputs, s.inputs, s.inputs, 1);
+        double largest = 1;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            largest = std::max(largest, std::abs(expected[i]));
+            expected[i] *= slope(gelu, support::element(pre, static_cast<std::int64_t>(i)));
+        }
+        dgrad({.dy = dy, .weight = weight, .epilogue = Epilogue::bias_gelu, .pre_activation = &pre, .dx = dx});
+        expect_close("dx " + s.name(dtype), dx, expected,
+                     {.terms = static_cast<double>(s.outputs + 16), .magnitude = largest});
+        dgrad({.dy = dy, .weight = weight, .epilogue = Epilogue::bias_gelu, .pre_activation = &pre, .dx = pre});
+        expect_same_bits("dx in place of pre " + s.name(dtype), pre, dx);
+    });
+}
+
+TEST_F(MatmulTest, InputGradientThroughSwiglu) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const std::int64_t width = 2 * s.inputs;
+        const Tensor dy = device.random({s.tokens, s.outputs}, dtype);
+        const Tensor weight = device.random({s.outputs, s.inputs}, dtype);
+        Tensor pre = device.random({s.tokens, width}, dtype, 4.0);
+        Tensor dx = device.make({s.tokens, width}, dtype);
+        const Values through = product(values(dy), values(weight), s.tokens, s.outputs, s.inputs, s.inputs, 1);
+        Values expected(static_cast<std::size_t>(s.tokens * width));
+        double largest = 1;
+        for (std::int64_t t = 0; t < s.tokens; ++t) {
+            for (std::int64_t i = 0; i < s.inputs; ++i) {
+                const double gate = support::element(pre, t * width + i);
+                const double up = support::element(pre, t * width + s.inputs + i);
+                const double d = through[static_cast<std::size_t>(t * s.inputs + i)];
+                expected[static_cast<std::size_t>(t * width + i)] = d * up * slope(silu, gate);
+                expected[static_cast<std::size_t>(t * width + s.inputs + i)] = d * silu(gate);
+                largest = std::max(largest, 4.0 * std::abs(d));
+            }
+        }
+        dgrad({.dy = dy, .weight = weight, .epilogue = Epilogue::swiglu, .pre_activation = &pre, .dx = dx});
+        expect_close("dx " + s.name(dtype), dx, expected,
+                     {.terms = static_cast<double>(s.outputs + 16), .magnitude = largest});
+        dgrad({.dy = dy, .weight = weight, .epilogue = Epilogue::swiglu, .pre_activation = &pre, .dx = pre});
+        expect_same_bits("dx in place of pre " + s.name(dtype), pre, dx);
+    });
+}
+
+TEST_F(MatmulTest, WeightGradientAddsToWhatIsThere) {
+    for_cases([&](const LinearSize& s, DType dtype) {
+        const Tensor x = device.random({s.tokens, s.inputs}, dtype);
+        const Tensor dy = device.random({s.tokens, s.outputs}, dtype);
+        Tensor dweight = device.random({s.outputs, s.inputs}, DType::f32);
+        Tensor dbias = device.random({s.outputs}, DType::f32);
+        Values weight_sum = values(dweight);
+        Values bias_sum = values(dbias);
+        const Values xs = values(x);
+        const Values ds = values(dy);
+        for (std::int64_t t = 0; t < s.tokens; ++t) {
+            for (std::int64_t o = 0; o < s.outputs; ++o) {
+                const double d = ds[static_cast<std::size_t>(t * s.outputs + o)];
+                bias_sum[static_cast<std::size_t>(o)] += d;
+                for (std::int64_t i = 0; i < s.inputs; ++i) {
+                    weight_sum[static_cast<std::size_t>(o * s.inputs + i)] +=
+                            d * xs[static_cast<std::size_t>(t * s.inputs + i)];
+                }
+            }
+        }
+        Tensor without_bias = device.copy_of(dweight);
+        wgrad({.x = x, .dy = dy, .dweight = dweight, .dbias = &dbias});
+        const support::Tolerance tolerance{.terms = static_cast<double>(s.tokens + 1)};
+        expect_close("dweight " + s.name(dtype), dweight, weight_sum, tolerance);
+        expect_close("dbias " + s.name(dtype), dbias, bias_sum, tolerance);
+        wgrad({.x = x, .dy = dy, .dweight = without_bias});
+        expect_close("dweight without dbias " + s.name(dtype), without_bias, weight_sum, tolerance);
+    });
+}
+
+TEST_F(MatmulTest, GeluOfLargeValuesIsFinite) {
+    const Tensor x = device.filled({1, 1}, DType::f32, 1.0);
+    Tensor weight = device.make({4, 1}, DType::f32);
+    const Values extremes = {1e4, -1e4, 30.0, -30.0};
+    for (std::int64_t i = 0; i < 4; ++i) support::set_element(weight, i, extremes[static_cast<std::size_t>(i)]);
+    const Tensor bias = device.zeros({4}, DType::f32);
+    Tensor y = device.make({1, 4}, DType::f32);
+    forward({.x = x, .weight = weight, .bias = &bias, .epilogue = Epilogue::bias_gelu, .y = y});
+    expect_close("gelu", y, {1e4, 0.0, 30.0, 0.0}, {.terms = 1});
 }
 
 }  // namespace

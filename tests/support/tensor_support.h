@@ -1,11 +1,12 @@
+// Tensors for tests of operations: between guard bytes, filled from a fixed sequence, compared with double precision.
 #pragma once
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <list>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "core/philox.h"
@@ -13,184 +14,259 @@
 
 namespace tessera::support {
 
-using Doubles = std::vector<double>;
+using core::DType;
+using core::Tensor;
 
-/// Deterministic values, about uniform in [-1, 1], exact in bf16 and f16 so that all storage types see the same inputs.
-inline Doubles pattern(std::int64_t count, std::uint32_t stream, double scale = 1.0) {
-    Doubles values(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) {
-        const auto words = core::philox4x32_10({static_cast<std::uint32_t>(i), stream, 0, 0}, {17, 4});
-        values[static_cast<std::size_t>(i)] = core::to_f32(
-                core::to_bf16(static_cast<float>(scale * (2.0 * core::uniform_open_closed(words[0]) - 1.0))));
-    }
-    return values;
+inline constexpr std::int64_t kGuard = 19;  ///< elements before and after each tensor; odd, so nothing is aligned
+inline constexpr int kGuardByte = 0xA5;
+inline constexpr int kPoisonByte = 0xFF;  ///< a NaN in every floating dtype
+
+inline const std::vector<DType> kFloatingDTypes = {DType::f32, DType::bf16, DType::f16};
+
+/// Relative rounding error of one store.
+inline double roundoff(DType dtype) {
+    return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
-/// A CPU backend with tensors whose ends are guarded: check_guards() sees any write past one.
-class TestDevice {
+inline double element(const Tensor& tensor, std::int64_t index) {
+    switch (tensor.dtype()) {
+        case DType::f32:
+            return tensor.data<float>()[index];
+        case DType::bf16:
+            return core::to_f32(tensor.data<core::bf16>()[index]);
+        case DType::f16:
+            return core::to_f32(tensor.data<core::f16>()[index]);
+        case DType::i32:
+            return tensor.data<std::int32_t>()[index];
+        default:
+            return std::numeric_limits<double>::quiet_NaN();
+    }
+}
+
+inline void set_element(const Tensor& tensor, std::int64_t index, double value) {
+    const auto narrow = static_cast<float>(value);
+    switch (tensor.dtype()) {
+        case DType::f32:
+            tensor.data<float>()[index] = narrow;
+            break;
+        case DType::bf16:
+            tensor.data<core::bf16>()[index] = core::to_bf16(narrow);
+            break;
+        case DType::f16:
+            tensor.data<core::f16>()[index] = core::to_f16(narrow);
+            break;
+        default:
+            ADD_FAILURE() << "set_element of " << core::name_of(tensor.dtype());
+    }
+}
+
+inline std::vector<double> values(const Tensor& tensor) {
+    std::vector<double> result(static_cast<std::size_t>(tensor.numel()));
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = element(tensor, static_cast<std::int64_t>(i));
+    return result;
+}
+
+/// fine: the whole mantissa. coarse: multiples of 1/128, which every floating dtype holds exactly.
+enum class Grid : std::uint8_t { fine, coarse };
+
+/// A backend with its pool and stream, and the tensors of one test. On meta the tensors have no contents.
+class Device {
 public:
-    TestDevice()
-        : pool(core::DeviceType::cpu),
-          backend(kernels::make_cpu_backend(pool)),
-          stream(core::DeviceType::cpu, core::StreamKind::compute) {}
+    explicit Device(core::DeviceType type = core::DeviceType::cpu, Grid grid = Grid::fine)
+        : pool_(type), stream_(type, core::StreamKind::compute), grid_(grid) {
+        backend_ = type == core::DeviceType::cpu ? kernels::make_cpu_backend(pool_)
+                                                 : kernels::make_meta_backend(pool_, kernels::MetaDevice{});
+    }
 
-    core::Tensor tensor(core::Shape shape, core::DType dtype = core::DType::f32) {
+    kernels::Backend& backend() { return *backend_; }
+    core::Stream& stream() { return stream_; }
+
+    /// NaN (or -1) everywhere, guard bytes around.
+    Tensor make(const core::Shape& shape, DType dtype) {
         const std::int64_t count = shape.numel();
-        core::Tensor whole = core::Tensor::empty(pool, {count + kGuard}, dtype, core::MemoryCategory::activations);
-        std::memset(whole.bytes(), kMark, static_cast<std::size_t>(whole.nbytes()));
-        guarded_.push_back({whole, count});
-        return whole.range(0, count).reshape(shape);
-    }
-    core::Tensor tensor(core::Shape shape, const Doubles& values, core::DType dtype = core::DType::f32) {
-        core::Tensor result = tensor(shape, dtype);
-        for (std::int64_t i = 0; i < result.numel(); ++i) {
-            const auto value = static_cast<float>(values[static_cast<std::size_t>(i)]);
-            if (dtype == core::DType::f32) result.data<float>()[i] = value;
-            if (dtype == core::DType::bf16) result.data<core::bf16>()[i] = core::to_bf16(value);
-            if (dtype == core::DType::f16) result.data<core::f16>()[i] = core::to_f16(value);
+        Tensor whole = Tensor::empty(pool_, {count + 2 * kGuard}, dtype, core::MemoryCategory::buffers);
+        Tensor inner = whole.range(kGuard, kGuard + count).reshape(shape);
+        if (!whole.is_meta()) {
+            std::memset(whole.bytes(), kGuardByte, static_cast<std::size_t>(whole.nbytes()));
+            std::memset(inner.bytes(), kPoisonByte, static_cast<std::size_t>(inner.nbytes()));
         }
-        return result;
+        guarded_.push_back(whole);
+        return inner;
     }
-    core::Tensor zeros(core::Shape shape, core::DType dtype = core::DType::f32) {
-        return tensor(shape, Doubles(static_cast<std::size_t>(shape.numel()), 0.0), dtype);
+    Tensor zeros(const core::Shape& shape, DType dtype) {
+        Tensor tensor = make(shape, dtype);
+        tensor.fill_zero();
+        return tensor;
     }
-    core::Tensor ids(const std::vector<std::int32_t>& values) {
-        core::Tensor result = tensor({static_cast<std::int64_t>(values.size())}, core::DType::i32);
-        result.copy_from_host(values.data());
-        return result;
-    }
-    core::Tensor long_ids(const std::vector<std::int64_t>& values) {
-        core::Tensor result = tensor({static_cast<std::int64_t>(values.size())}, core::DType::i64);
-        result.copy_from_host(values.data());
-        return result;
-    }
-    /// A token map of blocks of the given lengths, one sample a block (samples 100, 101, …), then `padding` tokens.
-    /// offset_begin: every block starts at this offset of its sample (a document in the middle).
-    kernels::TokenMap map(const std::vector<std::int32_t>& lengths, std::int64_t padding = 0,
-                          std::int32_t offset_begin = 0) {
-        std::vector<std::int64_t> sample;
-        std::vector<std::int32_t> offset;
-        std::vector<std::int32_t> position;
-        std::vector<std::int32_t> borders{0};
-        kernels::TokenMap result;
-        for (const std::int32_t length : lengths) {
-            for (std::int32_t i = 0; i < length; ++i) {
-                sample.push_back(100 + static_cast<std::int64_t>(borders.size()) - 1);
-                offset.push_back(offset_begin + i);
-                position.push_back(i);
-            }
-            borders.push_back(borders.back() + length);
-            result.max_seqlen = std::max<std::int64_t>(result.max_seqlen, length);
-            result.sum_squared_seqlens += std::int64_t{length} * length;
+    /// Uniform in [-scale, scale], the same sequence in every test.
+    Tensor random(const core::Shape& shape, DType dtype, double scale = 1.0) {
+        Tensor tensor = make(shape, dtype);
+        for (std::int64_t i = 0; i < tensor.numel() && !tensor.is_meta(); ++i) {
+            set_element(tensor, i, next_value() * scale);
         }
-        for (std::int64_t i = 0; i < padding; ++i) {
-            sample.push_back(-1);
-            offset.push_back(0);
-            position.push_back(0);
-        }
-        result.sample = long_ids(sample);
-        result.offset = ids(offset);
-        result.position = ids(position);
-        result.cu_seqlens = ids(borders);
-        result.seq_length = result.max_seqlen + offset_begin;
-        return result;
+        return tensor;
     }
-    void check_guards() const {
-        for (const Guarded& guarded : guarded_) {
-            const core::Tensor end = guarded.whole.range(guarded.count, guarded.count + kGuard);
-            for (std::int64_t i = 0; i < end.nbytes(); ++i) {
-                ASSERT_EQ(static_cast<int>(end.bytes()[i]), kMark)
-                        << "byte " << i << " after a tensor of " << guarded.count;
-            }
-        }
+    Tensor filled(const core::Shape& shape, DType dtype, double value) {
+        Tensor tensor = make(shape, dtype);
+        for (std::int64_t i = 0; i < tensor.numel() && !tensor.is_meta(); ++i) set_element(tensor, i, value);
+        return tensor;
+    }
+    template <typename T>
+    Tensor of(const std::vector<T>& contents) {
+        Tensor tensor = make({static_cast<std::int64_t>(contents.size())}, core::DTypeOf<T>::value);
+        tensor.copy_from_host(contents.data());
+        return tensor;
+    }
+    Tensor copy_of(const Tensor& source) {
+        Tensor tensor = make(source.shape(), source.dtype());
+        if (!tensor.is_meta()) tensor.copy_from_host(source.bytes());
+        return tensor;
     }
 
-    core::MemoryPool pool;
-    std::unique_ptr<kernels::Backend> backend;
-    core::Stream stream;
+    /// Fails if anything wrote outside a tensor.
+    void expect_guards() const {
+        for (const Tensor& whole : guarded_) {
+            if (whole.is_meta()) continue;
+            const std::int64_t margin = kGuard * core::size_of(whole.dtype());
+            for (std::int64_t i = 0; i < margin; ++i) {
+                ASSERT_EQ(static_cast<int>(whole.bytes()[i]), kGuardByte) << margin - i << " bytes before a tensor";
+                ASSERT_EQ(static_cast<int>(whole.bytes()[whole.nbytes() - 1 - i]), kGuardByte)
+                        << margin - i << " bytes after a tensor";
+            }
+        }
+    }
 
 private:
-    static constexpr std::int64_t kGuard = 64;
-    static constexpr int kMark = 0xa5;
-    struct Guarded {
-        core::Tensor whole;
-        std::int64_t count;
-    };
-    std::list<Guarded> guarded_;
+    double next_value() {
+        state_ += 0x9E3779B97F4A7C15ULL;
+        std::uint64_t mixed = state_;
+        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+        const double unit = static_cast<double>((mixed ^ (mixed >> 31)) >> 11) * 0x1p-53;
+        const double value = 2.0 * unit - 1.0;
+        return grid_ == Grid::fine ? value : std::nearbyint(value * 128.0) / 128.0;
+    }
+
+    core::MemoryPool pool_;
+    core::Stream stream_;
+    Grid grid_;
+    std::uint64_t state_ = 20240607;
+    std::unique_ptr<kernels::Backend> backend_;
+    std::vector<Tensor> guarded_;
 };
 
-inline Doubles doubles(const core::Tensor& tensor) {
-    Doubles values(static_cast<std::size_t>(tensor.numel()));
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-        double& value = values[static_cast<std::size_t>(i)];
-        if (tensor.dtype() == core::DType::f32) value = tensor.data<float>()[i];
-        if (tensor.dtype() == core::DType::bf16) value = core::to_f32(tensor.data<core::bf16>()[i]);
-        if (tensor.dtype() == core::DType::f16) value = core::to_f32(tensor.data<core::f16>()[i]);
+/// A test of operations on the CPU; the guard bytes of every tensor are looked at in the end.
+class KernelTest : public ::testing::Test {
+protected:
+    void TearDown() override { device.expect_guards(); }
+    Device device;
+};
+
+/// What an f32 sum of `terms` terms of size `magnitude`, then one store, may be off by.
+struct Tolerance {
+    double terms = 1;
+    double magnitude = 1;
+    double bound(double expected, DType stored) const {
+        return std::abs(expected) * roundoff(stored) + 2.0 * magnitude * terms * roundoff(DType::f32);
     }
-    return values;
-}
+};
 
-/// Rounding of one storage: half a unit in the last place, relative.
-inline double storage_epsilon(core::DType dtype) {
-    return dtype == core::DType::f32 ? 0x1p-24 : dtype == core::DType::bf16 ? 0x1p-8 : 0x1p-11;
-}
-
-/// |ours - expected| <= tolerance·(largest |expected|, at least `floor`), element by element.
-inline void expect_close(const Doubles& ours, const Doubles& expected, double tolerance, const char* what,
-                         double floor = 1e-3) {
-    ASSERT_EQ(ours.size(), expected.size()) << what;
-    double largest = floor;
-    for (const double value : expected) largest = std::max(largest, std::abs(value));
-    for (std::size_t i = 0; i < ours.size(); ++i) {
-        ASSERT_NEAR(ours[i], expected[i], tolerance * largest) << what << "[" << i << "]";
+inline void expect_close(const std::string& what, const Tensor& actual, const std::vector<double>& expected,
+                         const Tolerance& tolerance) {
+    ASSERT_EQ(actual.numel(), static_cast<std::int64_t>(expected.size())) << what;
+    for (std::int64_t i = 0; i < actual.numel(); ++i) {
+        const double want = expected[static_cast<std::size_t>(i)];
+        ASSERT_NEAR(element(actual, i), want, tolerance.bound(want, actual.dtype())) << what << " at " << i;
     }
 }
 
-/// Central differences of loss at x, every element.
-inline Doubles central_differences(const std::function<double(const Doubles&)>& loss, Doubles x, double step = 1e-5) {
-    Doubles gradient(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        const double kept = x[i];
-        x[i] = kept + step;
-        const double up = loss(x);
-        x[i] = kept - step;
-        gradient[i] = (up - loss(x)) / (2 * step);
-        x[i] = kept;
+inline void expect_same_bits(const std::string& what, const Tensor& actual, const Tensor& expected) {
+    ASSERT_EQ(actual.nbytes(), expected.nbytes()) << what;
+    const std::int64_t size = core::size_of(actual.dtype());
+    for (std::int64_t i = 0; i < actual.numel(); ++i) {
+        ASSERT_EQ(std::memcmp(actual.bytes() + i * size, expected.bytes() + i * size, static_cast<std::size_t>(size)),
+                  0)
+                << what << " differs at " << i << ": " << element(actual, i) << " and " << element(expected, i);
     }
-    return gradient;
 }
 
-inline double dot(const Doubles& a, const Doubles& b) {
-    double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-    return sum;
+/// Compares actual - before (where the operation says +=; an empty `before` where it says =) with the central
+/// differences of a double-precision objective at every stride-th element of x.
+struct GradientCheck {
+    std::string what;
+    const Tensor& actual;
+    std::vector<double> x;
+    std::function<double(const std::vector<double>&)> objective;
+    Tolerance tolerance;
+    std::vector<double> before = {};
+    std::int64_t stride = 1;
+};
+
+inline void expect_gradient(GradientCheck check) {
+    constexpr double kStep = 1e-6;
+    ASSERT_EQ(check.actual.numel(), static_cast<std::int64_t>(check.x.size())) << check.what;
+    for (std::size_t i = 0; i < check.x.size(); i += static_cast<std::size_t>(check.stride)) {
+        const double at = check.x[i];
+        check.x[i] = at + kStep;
+        const double above = check.objective(check.x);
+        check.x[i] = at - kStep;
+        const double below = check.objective(check.x);
+        check.x[i] = at;
+        const double want = (check.before.empty() ? 0.0 : check.before[i]) + (above - below) / (2.0 * kStep);
+        ASSERT_NEAR(element(check.actual, static_cast<std::int64_t>(i)), want,
+                    check.tolerance.bound(want, check.actual.dtype()) + 1e-7 * check.tolerance.magnitude)
+                << check.what << " at " << i;
+    }
 }
 
-/// The keep scale that token_map.h defines, by the scalar generator.
-inline double keep_scale(const kernels::Dropout& dropout, std::int64_t feature, std::int64_t sample,
-                         std::int32_t offset) {
-    if (dropout.probability == 0) return 1;
+/// Part of a sample that attention sees as one block.
+struct Piece {
+    std::int64_t sample = 0;
+    std::int32_t offset = 0;
+    std::int32_t length = 1;
+};
+
+/// The map of a micro-batch of pieces, then `padding` tokens that belong to no sample.
+inline kernels::TokenMap token_map(Device& device, const std::vector<Piece>& pieces, std::int64_t padding,
+                                   std::int64_t seq_length) {
+    std::vector<std::int64_t> sample;
+    std::vector<std::int32_t> offset;
+    std::vector<std::int32_t> position;
+    std::vector<std::int32_t> borders = {0};
+    kernels::TokenMap map;
+    for (const Piece& piece : pieces) {
+        for (std::int32_t i = 0; i < piece.length; ++i) {
+            sample.push_back(piece.sample);
+            offset.push_back(piece.offset + i);
+            position.push_back(i);
+        }
+        borders.push_back(borders.back() + piece.length);
+        map.max_seqlen = std::max<std::int64_t>(map.max_seqlen, piece.length);
+        map.sum_squared_seqlens += std::int64_t{piece.length} * piece.length;
+    }
+    sample.resize(sample.size() + static_cast<std::size_t>(padding), -1);
+    offset.resize(sample.size(), 0);
+    position.resize(sample.size(), 0);
+    map.sample = device.of(sample);
+    map.offset = device.of(offset);
+    map.position = device.of(position);
+    map.cu_seqlens = device.of(borders);
+    map.seq_length = seq_length;
+    return map;
+}
+
+/// The factor of one element under dropout, from the definition in kernels/token_map.h.
+inline double dropout_factor(const kernels::Dropout& dropout, std::int64_t sample, std::int64_t offset,
+                             std::int64_t feature) {
+    if (dropout.probability == 0) return 1.0;
     const auto wide = static_cast<std::uint64_t>(sample);
-    const auto words = core::philox4x32_10(
+    const std::array<std::uint32_t, 4> words = core::philox4x32_10(
             {static_cast<std::uint32_t>(feature >> 2), static_cast<std::uint32_t>(offset),
              static_cast<std::uint32_t>(wide), dropout.site ^ static_cast<std::uint32_t>(wide >> 32)},
             core::philox_key(dropout.seed));
-    const bool kept = words[static_cast<std::size_t>(feature & 3)] >= static_cast<double>(dropout.probability) * 0x1p32;
-    return kept ? 1.0 / (1.0 - static_cast<double>(dropout.probability)) : 0.0;
-}
-
-/// Runs `body` on 1 and on 2 threads and expects the same bytes from both.
-inline void expect_same_on_any_threads(const std::function<std::vector<Doubles>()>& body) {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(1);
-    const auto one = body();
-    omp_set_num_threads(2);
-    const auto two = body();
-    omp_set_num_threads(3);
-    const auto three = body();
-    omp_set_num_threads(before);
-    EXPECT_EQ(one, two);
-    EXPECT_EQ(one, three);
+    const bool kept = static_cast<double>(words[static_cast<std::size_t>(feature & 3)]) >=
+                      static_cast<double>(dropout.probability) * 0x1p32;
+    return kept ? static_cast<double>(1.0F / (1.0F - dropout.probability)) : 0.0;
 }
 
 }  // namespace tessera::support

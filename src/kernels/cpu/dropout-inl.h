@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "core/philox.h"
@@ -53,8 +54,8 @@ inline DropoutRow dropout_row(const Dropout& dropout, std::int64_t sample, std::
             .site = dropout.site ^ static_cast<std::uint32_t>(wide >> 32),
             .key0 = key[0],
             .key1 = key[1],
-            .threshold =
-                    static_cast<std::uint32_t>(std::min(static_cast<double>(dropout.probability) * 0x1p32, 0x1p32 - 1)),
+            .threshold = static_cast<std::uint32_t>(
+                    std::min(std::ceil(static_cast<double>(dropout.probability) * 0x1p32), 0x1p32 - 1)),
             .scale = 1.0F / (1.0F - dropout.probability)};
 }
 

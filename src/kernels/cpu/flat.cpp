@@ -87,8 +87,8 @@ void adamw_range(const FlatAdamW& a, std::int64_t begin, std::int64_t end) {
     const auto grad_scale = hn::Set(d, a.grad_scale);
     const auto beta1 = hn::Set(d, a.beta1);
     const auto beta2 = hn::Set(d, a.beta2);
-    const auto rest1 = hn::Set(d, 1.0F - a.beta1);
-    const auto rest2 = hn::Set(d, 1.0F - a.beta2);
+    const auto rest1 = hn::Set(d, a.rest1);
+    const auto rest2 = hn::Set(d, a.rest2);
     const auto keep = hn::Set(d, a.keep);
     const auto step_size = hn::Set(d, a.step_size);
     const auto inverse_root = hn::Set(d, a.inverse_root);

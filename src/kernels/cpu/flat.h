@@ -25,6 +25,8 @@ struct FlatAdamW {
     float grad_scale = 1;
     float beta1 = 0;
     float beta2 = 0;
+    float rest1 = 1;         ///< 1 - beta1, taken in f64: in f32 1 - 0.999 is off by 3e-5 of itself
+    float rest2 = 1;         ///< 1 - beta2
     float keep = 1;          ///< 1 - lr·weight_decay
     float step_size = 0;     ///< lr / (1 - beta1^step)
     float inverse_root = 1;  ///< 1 / √(1 - beta2^step)

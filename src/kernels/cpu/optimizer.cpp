@@ -22,6 +22,8 @@ public:
                     .grad_scale = static_cast<float>(args.grad_scale),
                     .beta1 = static_cast<float>(args.beta1),
                     .beta2 = static_cast<float>(args.beta2),
+                    .rest1 = static_cast<float>(1.0 - args.beta1),
+                    .rest2 = static_cast<float>(1.0 - args.beta2),
                     .keep = static_cast<float>(1.0 - args.lr * args.weight_decay),
                     .step_size = static_cast<float>(args.lr / (1.0 - std::pow(args.beta1, step))),
                     .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(args.beta2, step))),
