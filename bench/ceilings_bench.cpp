@@ -1,6 +1,8 @@
 // What this machine can do at best: the yardsticks of the other benchmarks, measured in the same run.
 #include <benchmark/benchmark.h>
 #include <dnnl.h>
+#include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstdint>

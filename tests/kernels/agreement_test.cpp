@@ -41,9 +41,7 @@ TEST(Agreement, TheNumberOfThreadsDoesNotShow) {
     for (const OperationCase& c : operation_cases()) {
         for (const DType dtype : support::kFloatingDTypes) {
             Device alone;
-            Device pair;
             std::vector<Tensor> expected;
-            std::vector<Tensor> actual;
             {
                 const Threads threads(1);
                 expected = c.run(alone, dtype);
@@ -51,7 +49,7 @@ TEST(Agreement, TheNumberOfThreadsDoesNotShow) {
             for (const int count : {2, 3}) {
                 const Threads threads(count);
                 Device several;
-                actual = c.run(several, dtype);
+                const std::vector<Tensor> actual = c.run(several, dtype);
                 for (std::size_t i = 0; i < actual.size(); ++i) {
                     const std::string what = describe(c, dtype, i) + fmt::format(", {} threads", count);
                     if (c.product == Product::none) {
