@@ -43,7 +43,10 @@ void rotary(Backend& backend, core::Stream& stream, const RotaryArgs& args) {
     check_packed(op, args.heads, args.qkv);
     check_rule(op, args.heads.head_dim % 2 == 0, "head_dim must be even: rotary turns pairs");
     check_operand(op, "tokens.position", args.tokens.position, {args.qkv.size(0)}, DType::i32);
-    run_operation(backend, stream, Op::rotary, {.flops = 0, .bytes = 2.0 * static_cast<double>(args.qkv.nbytes())},
+    const std::int64_t turned = (args.heads.num_heads + args.heads.num_kv_heads) * args.heads.head_dim;
+    run_operation(backend, stream, Op::rotary,
+                  {.flops = 0,
+                   .bytes = 2.0 * static_cast<double>(args.qkv.size(0) * turned * core::size_of(args.qkv.dtype()))},
                   [&] { backend.attention().rotary(args); });
 }
 
@@ -56,10 +59,11 @@ void attention_forward(Backend& backend, core::Stream& stream, const AttentionFo
     if (args.lse) check_operand(op, "lse", *args.lse, {args.heads.num_heads, count}, DType::f32);
     check_rule(op, args.dropout.probability >= 0 && args.dropout.probability < 1,
                "the dropout probability must be in [0, 1)");
-    run_operation(backend, stream, Op::attention_forward,
-                  {.flops = causal_flops(args.heads, args.tokens),
-                   .bytes = static_cast<double>(args.qkv.nbytes() + args.out.nbytes())},
-                  [&] { backend.attention().attention_forward(args); });
+    run_operation(
+            backend, stream, Op::attention_forward,
+            {.flops = causal_flops(args.heads, args.tokens),
+             .bytes = static_cast<double>(args.qkv.nbytes() + args.out.nbytes() + (args.lse ? args.lse->nbytes() : 0))},
+            [&] { backend.attention().attention_forward(args); });
 }
 
 void attention_backward(Backend& backend, core::Stream& stream, const AttentionBackwardArgs& args) {
@@ -76,7 +80,8 @@ void attention_backward(Backend& backend, core::Stream& stream, const AttentionB
                "dqkv may not alias an input");
     run_operation(backend, stream, Op::attention_backward,
                   {.flops = 2.0 * causal_flops(args.heads, args.tokens),
-                   .bytes = 2.0 * static_cast<double>(args.qkv.nbytes() + args.out.nbytes())},
+                   .bytes = 2.0 * static_cast<double>(args.qkv.nbytes() + args.out.nbytes()) +
+                            static_cast<double>(args.lse.nbytes())},
                   [&] { backend.attention().attention_backward(args); });
 }
 
@@ -100,7 +105,8 @@ void cached_attention(Backend& backend, core::Stream& stream, const CachedAttent
     run_operation(
             backend, stream, Op::cached_attention,
             {.flops = 4.0 * row * seen,
-             .bytes = 2.0 * static_cast<double>((args.past + count) * cache[1] * core::size_of(args.qkv.dtype()))},
+             .bytes = 2.0 * static_cast<double>((args.past + count) * cache[1] * core::size_of(args.qkv.dtype())) +
+                      static_cast<double>(args.qkv.nbytes() + args.out.nbytes())},
             [&] { backend.attention().cached_attention(args); });
 }
 

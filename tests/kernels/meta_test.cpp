@@ -35,6 +35,28 @@ TEST(Account, MetaCountsWhatTheCpuDoes) {
     }
 }
 
+/// What the CPU's operations hold while they run is counted on meta: a peak there is the peak here.
+TEST(Account, MetaReservesTheWorkspaceOfTheCpu) {
+    std::int64_t most = 0;
+    for (const DType dtype : support::kFloatingDTypes) {
+        for (const OperationCase& c : operation_cases()) {
+            Device cpu(DeviceType::cpu);
+            Device meta(DeviceType::meta);
+            c.run(cpu, dtype);
+            c.run(meta, dtype);
+            const core::MemoryStatistics computed = cpu.backend().pool().statistics();
+            const core::MemoryStatistics counted = meta.backend().pool().statistics();
+            const std::int64_t workspace = computed[core::MemoryCategory::workspace].peak_bytes;
+            EXPECT_EQ(workspace, counted[core::MemoryCategory::workspace].peak_bytes)
+                    << c.name << " " << core::name_of(dtype);
+            EXPECT_EQ(computed.peak_bytes, counted.peak_bytes) << c.name << " " << core::name_of(dtype);
+            EXPECT_EQ(counted[core::MemoryCategory::workspace].current_bytes, 0) << c.name;
+            most = std::max(most, workspace);
+        }
+    }
+    EXPECT_GT(most, 0);
+}
+
 TEST(Account, MetasClockFollowsTheSlowerOfComputeAndMemory) {
     Device meta(DeviceType::meta);
     EXPECT_EQ(meta.stream().time_s(), 0);
@@ -123,6 +145,10 @@ TEST(Account, AttentionCountsTheCausalHalf) {
     cached_attention(meta.backend(), meta.stream(),
                      {.heads = heads, .past = 5, .qkv = qkv, .k_cache = k_cache, .v_cache = v_cache, .out = out});
     EXPECT_EQ(account[Op::cached_attention].flops, 4.0 * 4 * 19 * (23 * 5 + 23 * 24 / 2));
+    // Operands once each: 152 columns of q, k and v, 76 of q or out, 38 of k or v, 4 of lse.
+    EXPECT_EQ(account[Op::attention_forward].bytes, 4.0 * 23 * (152 + 76 + 4));
+    EXPECT_EQ(account[Op::attention_backward].bytes, 4.0 * 23 * (2 * 152 + 2 * 76 + 4));
+    EXPECT_EQ(account[Op::cached_attention].bytes, 4.0 * (2 * 28 * 38 + 23 * (152 + 76)));
 }
 
 TEST(Account, NothingElseHasModelFlops) {

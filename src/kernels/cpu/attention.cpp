@@ -132,7 +132,7 @@ public:
 
 private:
     Tensor reserve(AttentionHeads& a, std::int64_t floats) {
-        a.scratch_floats = (floats + 15) / 16 * 16;
+        a.scratch_floats = floats;
         Tensor scratch = Tensor::empty(pool_, {omp_get_max_threads(), a.scratch_floats}, DType::f32,
                                        core::MemoryCategory::workspace);
         a.scratch = scratch.data<float>();

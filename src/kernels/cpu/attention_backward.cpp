@@ -51,8 +51,8 @@ struct BackwardScratch {
 
 std::int64_t backward_scratch(std::int64_t seqlen, std::int64_t head_dim) {
     const std::int64_t width = padded(head_dim);
-    return 3 * seqlen * width + 2 * transposed_floats(seqlen, head_dim) + 3 * kQueryTile * width +
-           2 * kQueryTile * kScoreWidth + kQueryTile + kMaskWidth + 12 * kTilePadding;
+    return padded(3 * seqlen * width + 2 * transposed_floats(seqlen, head_dim) + 3 * kQueryTile * width +
+                  2 * kQueryTile * kScoreWidth + kQueryTile + kMaskWidth + 12 * kTilePadding);
 }
 
 /// What one (block, query head) fixes.

@@ -163,8 +163,8 @@ void forward_all(const AttentionHeads& a) {
 
 std::int64_t forward_scratch(std::int64_t seqlen, std::int64_t head_dim) {
     const std::int64_t width = padded(head_dim);
-    return transposed_floats(seqlen, head_dim) + seqlen * width + 2 * kQueryTile * width + kQueryTile * kScoreWidth +
-           2 * kQueryTile + kMaskWidth + 8 * kTilePadding;
+    return padded(transposed_floats(seqlen, head_dim) + seqlen * width + 2 * kQueryTile * width +
+                  kQueryTile * kScoreWidth + 2 * kQueryTile + kMaskWidth + 8 * kTilePadding);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -28,7 +28,7 @@ struct AttentionHeads {
     std::int64_t scratch_floats = 0;
 };
 
-/// Floats of scratch one thread needs for blocks of at most max_seqlen tokens.
+/// Floats of scratch one thread needs for blocks of at most max_seqlen tokens, a multiple of 16.
 std::int64_t attention_forward_scratch(std::int64_t max_seqlen, std::int64_t head_dim);
 std::int64_t attention_backward_scratch(std::int64_t max_seqlen, std::int64_t head_dim);
 

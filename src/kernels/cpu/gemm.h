@@ -4,6 +4,9 @@
 
 namespace tessera::kernels::cpu {
 
+/// Rows of a 16-bit weight that are widened at a time.
+inline constexpr std::int64_t kPanelRows = 512;
+
 enum class Transpose : std::uint8_t { no, yes };
 
 /// Row-major f32 product C [m, n] = op(A) [m, k] · op(B) [k, n] + beta·C with leading dimensions in elements.

@@ -10,9 +10,6 @@ namespace {
 using core::DType;
 using core::Tensor;
 
-/// Rows of a 16-bit weight that are widened at a time.
-constexpr std::int64_t kPanelRows = 512;
-
 void* raw(const Tensor* tensor) {
     return tensor ? static_cast<void*>(tensor->bytes()) : nullptr;
 }
