@@ -77,7 +77,7 @@ HWY_INLINE void score_gradients(const AttentionHeads& a, const HeadPlace& h, con
         float* p_row = s.probabilities + row * kScoreWidth;
         float* ds_row = s.dscores + row * kScoreWidth;
         for (std::int64_t i = 0; i < columns; i += lanes()) {
-            const auto p = exp_negative(hn::Sub(hn::Mul(load(p_row + i), scale), lse));
+            const auto p = exp(hn::Sub(hn::Mul(load(p_row + i), scale), lse));
             store(p, p_row + i);
             store(hn::Mul(hn::Mul(p, hn::Sub(load(ds_row + i), delta)), scale), ds_row + i);
         }

@@ -55,7 +55,7 @@ HWY_INLINE void online_softmax(const TilePlace& place, std::int64_t width, float
         const auto now_v = hn::Set(d, now);
         auto total = hn::Zero(d);
         for (std::int64_t i = 0; i < columns; i += lanes()) {
-            const auto p = exp_negative(hn::Sub(hn::Mul(load(scores + i), scale_v), now_v));
+            const auto p = exp(hn::Sub(hn::Mul(load(scores + i), scale_v), now_v));
             store(p, scores + i);
             total = hn::Add(total, p);
         }

@@ -107,11 +107,6 @@ HWY_INLINE void drop_tile(const AttentionHeads& a, std::int64_t head, std::int64
     }
 }
 
-/// exp(x) for x up to about 0; below -104, -inf included, exactly 0.
-HWY_INLINE FloatVec exp_negative(FloatVec x) {
-    return hn::Exp(FloatTag(), x);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::kernels::cpu
 HWY_AFTER_NAMESPACE();

@@ -64,14 +64,12 @@ void backward_row(const BackwardEpilogueArgs& a, std::int64_t row) {
     if (a.epilogue == Epilogue::swiglu) {
         const T* pre = static_cast<const T*>(a.pre_activation) + row * 2 * a.inputs;
         T* dx = static_cast<T*>(a.dx) + row * 2 * a.inputs;
-        const auto one = hn::Set(FloatTag(), 1.0F);
         for_lanes(a.inputs, [&](std::int64_t i, std::int64_t n) {
             const auto gate = load_at(pre + i, n);
             const auto up = load_at(pre + a.inputs + i, n);
             const auto dy = load_at(product + i, n);
             const auto s = sigmoid(gate);
-            // silu' = s·(1 + g·(1 - s))
-            const auto slope = hn::Mul(s, hn::MulAdd(gate, hn::Sub(one, s), one));
+            const auto slope = silu_derivative(gate, s);
             store_at(hn::Mul(hn::Mul(dy, up), slope), dx + i, n);
             store_at(hn::Mul(dy, hn::Mul(gate, s)), dx + a.inputs + i, n);
         });

@@ -31,7 +31,7 @@ void statistics_row(const LossRows& a, std::int64_t token) {
     const auto shift = hn::Set(d, maximum);
     auto total = hn::Zero(d);
     for_lanes(a.num_valid, [&](std::int64_t i, std::int64_t n) {
-        const auto e = hn::Exp(d, hn::Sub(load_at(logits + i, n), shift));
+        const auto e = exp(hn::Sub(load_at(logits + i, n), shift));
         total = hn::Add(total, n == lanes() ? e : hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(n)), e));
     });
     a.maximum[token] = maximum;
@@ -57,7 +57,7 @@ void finish_row(const LossRows& a, std::int64_t token) {
     const auto shift = hn::Set(d, a.maximum[token]);
     const auto factor = hn::Set(d, a.grad_scale / a.sum_exp[token]);
     for_lanes(a.num_valid, [&](std::int64_t i, std::int64_t n) {
-        const auto e = hn::Exp(d, hn::Sub(load_at(logits + i, n), shift));
+        const auto e = exp(hn::Sub(load_at(logits + i, n), shift));
         store_at(hn::Mul(e, factor), logits + i, n);
     });
     std::fill_n(logits + a.num_valid, a.columns - a.num_valid, T{});

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -114,20 +113,50 @@ HWY_INLINE void store_at(FloatVec v, T* p, std::int64_t n) {
     }
 }
 
-/// exp(x), about 1 ulp; x above 88 is taken as 88 (no overflow to infinity).
-HWY_INLINE FloatVec exp_bounded(FloatVec x) {
+/// min(max(x, low), high); NaN stays NaN.
+HWY_INLINE FloatVec clamp(FloatVec x, float low, float high) {
     const FloatTag d;
-    return hn::Exp(d, hn::Min(x, hn::Set(d, 88.0F)));
+    const auto lower = hn::Set(d, low);
+    const auto upper = hn::Set(d, high);
+    return hn::IfThenElse(hn::Gt(x, upper), upper, hn::IfThenElse(hn::Lt(x, lower), lower, x));
 }
 
-HWY_INLINE FloatVec sigmoid(FloatVec x) {
+/// e^x within about 1 ulp: exactly 0 below -104 (-inf too), infinity above 88.8, subnormal results kept. NaN stays NaN,
+/// which Highway's own function turns into 0.
+/// x = k·ln2 + r with |r| <= ln2/2, Taylor's series of e^r up to r^7 (remainder 6e-9), times 2^k in two factors.
+HWY_INLINE FloatVec exp(FloatVec x) {
     const FloatTag d;
-    const auto one = hn::Set(d, 1.0F);
-    return hn::Div(one, hn::Add(one, exp_bounded(hn::Neg(x))));
+    const hn::RebindToSigned<FloatTag> di;
+    const auto bounded = clamp(x, -104.0F, 89.0F);
+    const auto k = hn::NearestInt(hn::Mul(bounded, hn::Set(d, 1.44269504F)));
+    const auto whole = hn::ConvertTo(d, k);
+    // ln2 in two parts; the first has 9 significant bits, so that its product with k is exact.
+    const auto high = hn::NegMulAdd(whole, hn::Set(d, 0.693359375F), bounded);
+    const auto r = hn::NegMulAdd(whole, hn::Set(d, -2.12194440e-4F), high);
+    auto series = hn::MulAdd(r, hn::Set(d, 1.0F / 5040.0F), hn::Set(d, 1.0F / 720.0F));
+    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 120.0F));
+    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 24.0F));
+    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 6.0F));
+    series = hn::MulAdd(series, r, hn::Set(d, 0.5F));
+    series = hn::MulAdd(hn::Mul(series, r), r, r);
+    series = hn::Add(series, hn::Set(d, 1.0F));
+    const auto first = hn::ShiftRight<1>(k);
+    const auto second = hn::Sub(k, first);
+    const auto bias = hn::Set(di, 127);
+    const auto power = [&](decltype(k) exponent) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, bias))); };
+    return hn::Mul(hn::Mul(series, power(first)), power(second));
+}
+
+/// 1 / (1 + e^-x)
+HWY_INLINE FloatVec sigmoid(FloatVec x) {
+    const auto one = hn::Set(FloatTag(), 1.0F);
+    return hn::Div(one, hn::Add(one, exp(hn::Neg(x))));
 }
 
 inline constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
 inline constexpr float kGeluCubic = 0.044715F;
+/// Beyond this, gelu' is 0 or 1 to the last bit of f32.
+inline constexpr float kGeluFlat = 8.0F;
 
 /// gelu(u) = u/2·(1 + tanh(z)) = u·sigmoid(2z), z = sqrt(2/pi)·(u + 0.044715u³).
 HWY_INLINE FloatVec gelu(FloatVec u) {
@@ -136,15 +165,23 @@ HWY_INLINE FloatVec gelu(FloatVec u) {
     return hn::Mul(u, sigmoid(hn::Mul(hn::Set(d, 2.0F * kGeluScale), inner)));
 }
 
-/// gelu'(u) = s + 2u·s·(1-s)·sqrt(2/pi)·(1 + 3·0.044715u²), s = sigmoid(2z).
-HWY_INLINE FloatVec gelu_derivative(FloatVec u) {
+/// gelu'(u) = s + 2u·s·(1-s)·sqrt(2/pi)·(1 + 3·0.044715u²), s = sigmoid(2z); 1-s = s·e^-2z, which does not cancel.
+HWY_INLINE FloatVec gelu_derivative(FloatVec x) {
     const FloatTag d;
     const auto one = hn::Set(d, 1.0F);
+    const auto u = clamp(x, -kGeluFlat, kGeluFlat);
     const auto square = hn::Mul(u, u);
     const auto inner = hn::MulAdd(hn::Mul(hn::Set(d, kGeluCubic), square), u, u);
-    const auto s = sigmoid(hn::Mul(hn::Set(d, 2.0F * kGeluScale), inner));
+    const auto e = exp(hn::Mul(hn::Set(d, -2.0F * kGeluScale), inner));
+    const auto s = hn::Div(one, hn::Add(one, e));
     const auto slope = hn::Mul(hn::Set(d, 2.0F * kGeluScale), hn::MulAdd(hn::Set(d, 3.0F * kGeluCubic), square, one));
-    return hn::MulAdd(hn::Mul(hn::Mul(u, s), hn::Sub(one, s)), slope, s);
+    return hn::MulAdd(hn::Mul(hn::Mul(u, s), hn::Mul(e, s)), slope, s);
+}
+
+/// silu'(u) = s·(1 + u·(1 - s)) where s = sigmoid(u)
+HWY_INLINE FloatVec silu_derivative(FloatVec u, FloatVec s) {
+    const auto one = hn::Set(FloatTag(), 1.0F);
+    return hn::Mul(s, hn::MulAdd(u, hn::Sub(one, s), one));
 }
 
 /// Sum of the lanes, always in the same order.
