@@ -29,7 +29,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     options.overrides = step->remaining();
     return apps::bench_step(options);

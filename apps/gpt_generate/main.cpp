@@ -83,7 +83,7 @@ int generate(const Options& options) {
     train::check_request(engine, request);
     for (std::int64_t sample = 0; sample < options.samples; ++sample) {
         data::StreamDecoder decoder(tokenizer, data::DecodeFrom::continuation);
-        std::fputs(prompt.c_str(), stdout);
+        std::fwrite(prompt.data(), 1, prompt.size(), stdout);
         train::generate(engine, request, [&](std::int32_t id) {
             const std::string piece = decoder.push(id);
             std::fwrite(piece.data(), 1, piece.size(), stdout);
@@ -127,7 +127,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     return generate(options);
 }

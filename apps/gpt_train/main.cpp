@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     if (reference) {
         std::printf("%s", train::config_reference().c_str());
