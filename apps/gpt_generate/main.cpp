@@ -102,9 +102,10 @@ int run(int argc, char** argv) {
     app.footer(
             "Examples:\n"
             "  gpt_generate runs/quickstart --prompt 'Water'\n"
-            "  gpt_generate runs/quickstart/checkpoints/step_00001000 --temperature 0 --max-tokens 50 --prompt 'The'\n"
+            "  gpt_generate runs/quickstart/checkpoints/step_00001000 --temperature 0 --prompt 'The'\n"
             "  echo 'Once' | gpt_generate runs/quickstart --prompt-file - --top-k 40 --top-p 0.9 --seed 7\n"
-            "Filters apply in the order temperature, top-k, top-p. Prompt and output share the model's context.");
+            "Filters apply in the order temperature, top-k, top-p.\n"
+            "Prompt and output share the model's context.");
     Options options;
     app.add_option("SOURCE", options.source, "a run's folder, a checkpoints folder or one checkpoint")->required();
     app.add_option("--prompt", options.prompt, "the text to continue (empty: a new document)");

@@ -29,8 +29,9 @@ std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, const std::string& text);
 /// How often a part stands in a text.
 std::size_t count_of(const std::string& text, const std::string& part);
-/// Waits until a part stands in a file at least so many times (or 60 s have passed: false).
-bool wait_for_text(const std::filesystem::path& path, const std::string& part, std::size_t times);
+/// Waits until a part stands in the log of a process at least so many times; false if the process has ended or 60 s
+/// have passed before.
+bool wait_for_text(int process, const std::filesystem::path& path, const std::string& part, std::size_t times);
 /// Every file under a folder by its path in there, with its content.
 std::map<std::string, std::string> contents_of(const std::filesystem::path& folder);
 /// The last line of a program's messages.

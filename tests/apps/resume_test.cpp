@@ -48,8 +48,10 @@ class ResumeLaw : public support::ProgramTest, public testing::WithParamInterfac
 TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08) {
     const auto& [name, model, rest] = GetParam();
     const std::vector<std::string> length = {"--run.train_steps=20", "--schedule.decay_steps=20"};
-    train_well(config("whole", model, rest), length);
-    const fs::path broken = config("broken", model, rest);
+    const std::string whole = name + "_whole";
+    const std::string halves = name + "_broken";
+    train_well(config(whole, model, rest), length);
+    const fs::path broken = config(halves, model, rest);
     // Inside the warmup, in the middle, and right after the first half.
     std::int64_t before = 0;
     for (const std::int64_t stop : {2, 10, 20}) {
@@ -59,12 +61,12 @@ TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08) {
         EXPECT_NE(outcome.err.find(start), std::string::npos) << outcome.err;
         before = stop;
     }
-    expect_same_run("whole", "broken", 20);
+    expect_same_run(whole, halves, 20);
     // A law about nothing would hold, too: the run learns, and dropout and the loss scale are really at work.
-    const auto losses = support::field_of(run_directory("whole") / "metrics.jsonl", "loss");
+    const auto losses = support::field_of(run_directory(whole) / "metrics.jsonl", "loss");
     EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 0.2);
     if (name.find("_f16") != std::string::npos) {
-        EXPECT_GT(std::stoi(support::field_of(run_directory("whole") / "metrics.jsonl", "skipped_steps").back()), 2);
+        EXPECT_GT(std::stoi(support::field_of(run_directory(whole) / "metrics.jsonl", "skipped_steps").back()), 2);
     }
 }
 
@@ -136,7 +138,7 @@ TEST_F(Interruptions, SignalsSaveAndStop_CK_17) {
         const fs::path log = folder / (name + ".log");
         const fs::path path = config(name, "", "[checkpoint]\ninterval = 0\n");
         const int process = start(path, log, "--run.train_steps=100000");
-        ASSERT_TRUE(support::wait_for_text(log, " iteration ", 3)) << read_file(log);
+        ASSERT_TRUE(support::wait_for_text(process, log, " iteration ", 3)) << read_file(log);
         kill(process, signal);
         // A second, impatient one must not spoil the save.
         if (signal != SIGINT) kill(process, signal);
@@ -157,16 +159,17 @@ TEST_F(Interruptions, SignalsSaveAndStop_CK_17) {
 
 TEST_F(Interruptions, KilledAtAnyMomentItGoesOn_CK_01) {
     const std::string saves = "[checkpoint]\ninterval = 1\nkeep = 2\n";
-    const std::string length = "--run.train_steps=48";
+    const std::string length = "--run.train_steps=40";
     train_well(config("unkilled", "", saves), {length});
     const fs::path path = config("killed", "", saves);
     int kills = 0;
-    for (std::uint32_t attempt = 0; attempt < 12; ++attempt) {
+    for (std::uint32_t attempt = 0; attempt < 10; ++attempt) {
         const fs::path log = folder / ("killed_" + std::to_string(attempt) + ".log");
         const std::int64_t saved = latest_step("killed");
         const int process = start(path, log, length);
         // From before the first step to the middle of the third save.
-        if (attempt > 0) support::wait_for_text(log, attempt % 2 == 0 ? "info: saved " : " iteration ", attempt % 4);
+        if (attempt > 0)
+            support::wait_for_text(process, log, attempt % 2 == 0 ? "info: saved " : " iteration ", attempt % 4);
         const std::uint32_t wait_us = core::philox4x32_10({attempt, 0, 0, 0}, {7, 7})[0] % 15000;
         std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
         kill(process, SIGKILL);
@@ -180,9 +183,9 @@ TEST_F(Interruptions, KilledAtAnyMomentItGoesOn_CK_01) {
             EXPECT_EQ(count_of(read_file(log), "warning: "), 0U) << read_file(log);
         }
     }
-    EXPECT_GE(kills, 6);
+    EXPECT_GE(kills, 5);
     train_well(path, {length});
-    expect_same_run("unkilled", "killed", 48);
+    expect_same_run("unkilled", "killed", 40);
     // Nothing half-written is left, and retention was kept.
     std::size_t entries = 0;
     for (const auto& entry : fs::directory_iterator(run_directory("killed") / "checkpoints")) {
