@@ -144,7 +144,7 @@ void expect_refused(const Outcome& outcome, const std::string& program, const st
     }
     std::istringstream before(outcome.err.substr(0, outcome.err.rfind(line)));
     for (std::string other; std::getline(before, other);) {
-        EXPECT_TRUE(other.find("] info: ") == 21 || other.find("] warning: ") == 21) << other;
+        EXPECT_TRUE(other.find("] info: ") == 20 || other.find("] warning: ") == 20) << other;
     }
 }
 

@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include <chrono>
-#include <cstdlib>
+#include <ostream>
 #include <thread>
 
 #include "apps/program_support.h"
@@ -26,6 +26,8 @@ const std::string kLlama =
 
 struct Variant {
     std::string name, model, rest;
+
+    friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 };
 
 std::vector<Variant> variants() {
@@ -35,7 +37,7 @@ std::vector<Variant> variants() {
             std::string rest = "[precision]\ndtype = \"" + std::string(dtype) + "\"\n";
             // The first steps overflow and are skipped, later the scale doubles and halves again.
             if (rest.find("f16\"") != std::string::npos && rest.find("bf16") == std::string::npos) {
-                rest += "initial_loss_scale = 1e12\nloss_scale_window = 2\nhysteresis = 1\n";
+                rest += "initial_loss_scale = 3e7\nloss_scale_window = 2\nhysteresis = 1\n";
             }
             all.push_back({std::string(family) + "_" + dtype, std::string(family) == "gpt2" ? kGpt2 : kLlama, rest});
         }
@@ -66,6 +68,7 @@ TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08) {
     const auto losses = support::field_of(run_directory(whole) / "metrics.jsonl", "loss");
     EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 0.2);
     if (name.find("_f16") != std::string::npos) {
+        // Some steps at the start overflow, and some later, but not all.
         EXPECT_GT(std::stoi(support::field_of(run_directory(whole) / "metrics.jsonl", "skipped_steps").back()), 2);
     }
 }
