@@ -119,7 +119,7 @@ TEST_F(Interruptions, EveryWayToNameACheckpoint_CK_08_CK_13) {
     EXPECT_NE(anew.err.find("a fresh start in "), std::string::npos) << anew.err;
     expect_same_run("source", "back", 12);
     // The checkpoint one resumed from is as it was.
-    EXPECT_EQ(support::contents_of(five), support::contents_of(folder / "old checkpoints/step_00000005"));
+    EXPECT_TRUE(support::contents_of(five) == support::contents_of(folder / "old checkpoints/step_00000005"));
 }
 
 TEST_F(Interruptions, AutoStartsAfreshAndPassesOverJunk_CK_13) {
@@ -212,7 +212,7 @@ TEST_F(Interruptions, ADamagedCheckpointIsPassedOver_CK_03) {
             support::expect_refused(train(path, {"--checkpoint.resume=" + name}), "gpt_train",
                                     {"rank_00000.safetensors"});
         }
-        EXPECT_EQ(before, support::contents_of(run_directory("damaged")));
+        EXPECT_TRUE(before == support::contents_of(run_directory("damaged")));
         const Outcome outcome = train_well(path);
         EXPECT_NE(outcome.err.find("warning: passing over step_00000012"), std::string::npos) << outcome.err;
         EXPECT_NE(outcome.err.find("resumed after step 8"), std::string::npos) << outcome.err;
