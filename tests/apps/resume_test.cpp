@@ -7,6 +7,7 @@
 
 #include "apps/program_support.h"
 #include "core/philox.h"
+#include "data/data_support.h"
 
 namespace tessera {
 namespace {
@@ -47,7 +48,7 @@ std::vector<Variant> variants() {
 
 class ResumeLaw : public support::ProgramTest, public testing::WithParamInterface<Variant> {};
 
-TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08) {
+TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08_CK_14) {
     const auto& [name, model, rest] = GetParam();
     const std::vector<std::string> length = {"--run.train_steps=20", "--schedule.decay_steps=20"};
     const std::string whole = name + "_whole";
@@ -64,11 +65,12 @@ TEST_P(ResumeLaw, AResumedRunIsAnUnbrokenOne_CK_06_CK_07_CK_08) {
         before = stop;
     }
     expect_same_run(whole, halves, 20);
-    // A law about nothing would hold, too: the run learns, and dropout and the loss scale are really at work.
+    // A law about runs in which nothing happens would hold, too.
     const auto losses = support::field_of(run_directory(whole) / "metrics.jsonl", "loss");
     EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 0.2);
     if (name.find("_f16") != std::string::npos) {
-        // Some steps at the start overflow, and some later, but not all.
+        // The first stop comes before the first update. Later some steps overflow, but not all.
+        EXPECT_EQ(support::field_of(run_directory(whole) / "metrics.jsonl", "skipped_steps").at(1), "2");
         EXPECT_GT(std::stoi(support::field_of(run_directory(whole) / "metrics.jsonl", "skipped_steps").back()), 2);
     }
 }
@@ -213,6 +215,11 @@ TEST_F(Interruptions, ADamagedCheckpointIsPassedOver_CK_03) {
                                     {"rank_00000.safetensors"});
         }
         EXPECT_TRUE(before == support::contents_of(run_directory("damaged")));
+        // One may still generate from the run, and is told from what.
+        const Outcome text = support::run_program(
+                "gpt_generate", {run_directory("damaged").string(), "--prompt", "the", "--max-tokens", "3"});
+        EXPECT_EQ(text.exit_code, 0) << text.err;
+        EXPECT_NE(text.err.find("step_00000008 instead"), std::string::npos) << text.err;
         const Outcome outcome = train_well(path);
         EXPECT_NE(outcome.err.find("warning: passing over step_00000012"), std::string::npos) << outcome.err;
         EXPECT_NE(outcome.err.find("resumed after step 8"), std::string::npos) << outcome.err;
@@ -223,6 +230,41 @@ TEST_F(Interruptions, ADamagedCheckpointIsPassedOver_CK_03) {
     support::expect_refused(train(path, {"--checkpoint.resume=12"}), "gpt_train", {"rank_00000_optimizer.safetensors"});
     for (const std::int64_t step : {4, 8, 12}) fs::resize_file(checkpoint("damaged", step) / "index.json", 100);
     support::expect_refused(train(path), "gpt_train", {"none of the", "index.json"});
+}
+
+/// Twelve samples and six passes over them; the stop is in the middle of the second.
+TEST_F(Interruptions, AnEpochIsFinishedWhereItWasLeft_CK_10) {
+    const std::string shard = (folder / "twelve.h5").string();
+    data::test::write_foreign(shard, data::test::counting(12 * 19 + 1, 60));
+    auto make = [&](const std::string& name) {
+        std::string text = read_file(config(name));
+        text.replace(text.find("train = "), text.find("[batch]") - text.find("train = "), "train = '" + shard + "'\n");
+        text.erase(text.find("[evaluation]"));
+        text.replace(text.find("seq_length"), 0, "vocab_size = 60\n");
+        support::write_file(folder / (name + ".toml"), text);
+        return folder / (name + ".toml");
+    };
+    const Outcome outcome = train_well(make("epochs"));
+    EXPECT_NE(outcome.err.find("72 samples of 19 tokens needed, 12 in one pass"), std::string::npos) << outcome.err;
+    train_well(make("epochs_broken"), {"--run.train_steps=3"});
+    train_well(make("epochs_broken"), {"--run.train_steps=4"});
+    train_well(make("epochs_broken"));
+    expect_same_run("epochs", "epochs_broken", 12);
+    // At a rate of 0 the losses tell that each pass sees every sample once: pairs of steps sum to the same.
+    const fs::path still = make("epochs_still");
+    std::string text = read_file(still);
+    text.replace(text.find("hidden_dropout = 0.1"), 20, "hidden_dropout = 0.0");
+    text.replace(text.find("attention_dropout = 0.1"), 23, "attention_dropout = 0.0");
+    support::write_file(still, text);
+    const std::vector<std::string> rate = {"--optimizer.lr=0", "--optimizer.min_lr=0"};
+    train_well(still, {rate[0], rate[1], "--run.train_steps=5"});
+    train_well(still, rate);
+    std::vector<double> loss;
+    for (const std::string& value : support::field_of(run_directory("epochs_still") / "metrics.jsonl", "loss")) {
+        loss.push_back(std::stod(value));
+    }
+    ASSERT_EQ(loss.size(), 12U);
+    for (std::size_t i = 2; i < 12; i += 2) EXPECT_NEAR(loss[i] + loss[i + 1], loss[0] + loss[1], 1e-5) << i;
 }
 
 TEST_F(Interruptions, TheBatchMayChangeOnResume_CK_11) {
