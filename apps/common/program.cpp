@@ -1,10 +1,25 @@
 #include "common/program.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "core/error.h"
 
 namespace tessera::apps {
+namespace {
+
+/// What neither the program nor the chosen subcommand knows.
+std::vector<std::string> unknown_arguments(const CLI::App& app) {
+    std::vector<std::string> unknown = app.get_allow_extras() ? std::vector<std::string>() : app.remaining();
+    for (const CLI::App* command : app.get_subcommands()) {
+        const std::vector<std::string> more = unknown_arguments(*command);
+        unknown.insert(unknown.end(), more.begin(), more.end());
+    }
+    return unknown;
+}
+
+}  // namespace
 
 int run_program(const std::string& name, const std::function<int()>& body) {
     try {
@@ -18,6 +33,19 @@ int run_program(const std::string& name, const std::function<int()>& body) {
         std::fprintf(stderr, "%s: error: %s\n", name.c_str(), error.what());
     }
     return static_cast<int>(core::ExitCode::run_failure);
+}
+
+int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
+    if (end.get_exit_code() == 0) return app.exit(end);
+    // CLI11 looks for what is required before it looks at what it does not know, although a mistyped option is often
+    // the reason.
+    const std::vector<std::string> unknown = unknown_arguments(app);
+    if (dynamic_cast<const CLI::RequiredError*>(&end) != nullptr && !unknown.empty()) {
+        core::raise<core::UsageError>("unknown argument '{}' (--help lists the options)", unknown.front());
+    }
+    std::string message = end.what();
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    core::raise<core::UsageError>("{} (--help lists the options)", message);
 }
 
 std::string version_line(const std::string& name) {

@@ -2,11 +2,20 @@
 #include <functional>
 #include <string>
 
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
 namespace tessera::apps {
 
 /// Runs a program's body and turns what it throws into one line on stderr and an exit code (docs/design.md section 5).
 /// `name` begins the line.
 int run_program(const std::string& name, const std::function<int()>& body);
+
+/// What to do when CLI11 ends the parsing: --help and --version are printed to stdout and give 0; a mistake is thrown
+/// on as a UsageError of one line.
+int end_of_parsing(const CLI::App& app, const CLI::ParseError& end);
 
 /// "Name VERSION" for --version.
 std::string version_line(const std::string& name);

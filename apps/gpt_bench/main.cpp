@@ -15,8 +15,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     app.set_version_flag("--version", apps::version_line("gpt_bench"));
     apps::StepOptions options;
-    CLI::App* step = app.add_subcommand(
-            "step", "a whole training step: tokens/s, TFLOP/s, time by operation, memory by category");
+    CLI::App* step = app.add_subcommand("step", "a training step: tokens/s, TFLOP/s, time by operation, memory");
     step->add_option("CONFIG", options.config, "the run's TOML file; no data is needed")->required();
     step->add_option("--steps", options.steps, "measured steps")->capture_default_str()->check(CLI::PositiveNumber);
     step->add_option("--warmup", options.warmup, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
@@ -29,7 +28,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     options.overrides = step->remaining();
     return apps::bench_step(options);

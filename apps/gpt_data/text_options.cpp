@@ -13,9 +13,7 @@ void TextOptions::add_to(CLI::App& command) {
             ->check(CLI::IsMember({"by_name", "text", "jsonl"}))
             ->capture_default_str();
     command.add_option("--separator", separator,
-                       "What stands between two documents of plain text; \\n \\t \\r \\0 \\\\ \\xHH are understood; '' "
-                       "makes each file "
-                       "one document")
+                       "Between documents of plain text (\\n \\t \\xHH ...); '': each file is one")
             ->capture_default_str();
     command.add_option("--text-key", source.text_key, "JSON lines: the key of the document's text")
             ->capture_default_str();

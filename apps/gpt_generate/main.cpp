@@ -83,7 +83,7 @@ int generate(const Options& options) {
     train::check_request(engine, request);
     for (std::int64_t sample = 0; sample < options.samples; ++sample) {
         data::StreamDecoder decoder(tokenizer, data::DecodeFrom::continuation);
-        std::fputs(prompt.c_str(), stdout);
+        std::fwrite(prompt.data(), 1, prompt.size(), stdout);
         train::generate(engine, request, [&](std::int32_t id) {
             const std::string piece = decoder.push(id);
             std::fwrite(piece.data(), 1, piece.size(), stdout);
@@ -102,9 +102,10 @@ int run(int argc, char** argv) {
     app.footer(
             "Examples:\n"
             "  gpt_generate runs/quickstart --prompt 'Water'\n"
-            "  gpt_generate runs/quickstart/checkpoints/step_00001000 --temperature 0 --max-tokens 50 --prompt 'The'\n"
+            "  gpt_generate runs/quickstart/checkpoints/step_00001000 --temperature 0 --prompt 'The'\n"
             "  echo 'Once' | gpt_generate runs/quickstart --prompt-file - --top-k 40 --top-p 0.9 --seed 7\n"
-            "Filters apply in the order temperature, top-k, top-p. Prompt and output share the model's context.");
+            "Filters apply in the order temperature, top-k, top-p.\n"
+            "Prompt and output share the model's context.");
     Options options;
     app.add_option("SOURCE", options.source, "a run's folder, a checkpoints folder or one checkpoint")->required();
     app.add_option("--prompt", options.prompt, "the text to continue (empty: a new document)");
@@ -127,7 +128,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     return generate(options);
 }

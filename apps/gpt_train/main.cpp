@@ -58,8 +58,8 @@ int run(int argc, char** argv) {
             "  gpt_train configs/gpt2_124m.toml --run.train_steps=100 --optimizer.lr=3e-4\n"
             "  gpt_train configs/quickstart.toml --checkpoint.resume=none --run.directory=/tmp/other\n"
             "  gpt_train configs/quickstart.toml --dry-run\n"
-            "Exit codes: 0 done, 1 the run failed, 2 usage, config or data error, 75 stopped by a signal after "
-            "saving.\n"
+            "Exit codes: 0 done, 1 the run failed, 2 usage, config or data error,\n"
+            "75 stopped by a signal after saving.\n"
             "SIGTERM, SIGUSR1 and Ctrl-C finish the step, save a checkpoint and stop.");
     std::string config_path;
     bool dry_run = false;
@@ -72,14 +72,12 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : static_cast<int>(core::ExitCode::user_error);
+        return apps::end_of_parsing(app, error);
     }
     if (reference) {
         std::printf("%s", train::config_reference().c_str());
         return 0;
     }
-    if (config_path.empty())
-        core::raise<core::UsageError>("no config given; try gpt_train configs/quickstart.toml, or --help");
     std::vector<std::string> overrides;
     for (const std::string& extra : app.remaining()) {
         if (extra.rfind("--", 0) != 0 || extra.find('.') == std::string::npos || extra.find('=') == std::string::npos) {
@@ -88,6 +86,8 @@ int run(int argc, char** argv) {
         }
         overrides.push_back(extra);
     }
+    if (config_path.empty())
+        core::raise<core::UsageError>("no config given; try gpt_train configs/quickstart.toml, or --help");
     train::TrainingRun training(train::load_config(config_path, overrides));
     if (dry_run) {
         for (const std::string& line : training.describe()) std::printf("%s\n", line.c_str());

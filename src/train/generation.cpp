@@ -100,6 +100,12 @@ void check_request(const Engine& engine, const GenerationRequest& request) {
         core::raise<core::UsageError>("the prompt has {} tokens, but the context holds {}; shorten the prompt", length,
                                       context);
     }
+    const std::int64_t vocab_size = engine.model().config().vocab_size;
+    for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+        const std::int32_t id = request.prompt[i];
+        if (id >= 0 && id < vocab_size) continue;
+        core::raise<core::DataError>("token {} of the prompt is {}, but the vocabulary holds {}", i, id, vocab_size);
+    }
 }
 
 std::vector<std::int32_t> generate(Engine& engine, const GenerationRequest& request,

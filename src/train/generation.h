@@ -32,12 +32,13 @@ struct GenerationRequest {
     CacheUse cache = CacheUse::keep;
 };
 
-/// Throws UsageError if the prompt is empty or longer than the context, or a sampling value is out of range.
+/// Throws UsageError if the prompt is empty or longer than the context, or a sampling value is out of range; DataError
+/// if an id of the prompt is outside the vocabulary.
 void check_request(const Engine& engine, const GenerationRequest& request);
 
 /// Generates from one prompt, calling `on_token` for each new id. Returns the new ids. Stops at a stop id, at
 /// max_new_tokens, or when prompt and output fill the context of seq_length tokens.
-/// Throws as check_request, and DataError if an id is outside the vocabulary.
+/// Throws as check_request.
 std::vector<std::int32_t> generate(Engine& engine, const GenerationRequest& request,
                                    const std::function<void(std::int32_t)>& on_token = {});
 

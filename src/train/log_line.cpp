@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <ctime>
+#include <limits>
 
 namespace tessera::train {
+
+double without_sign_of_nan(double value) {
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
 
 std::string log_line(const StepMetrics& metrics, std::string_view timestamp) {
     std::string line = timestamp.empty() ? std::string(" ") : fmt::format(" [{}] ", timestamp);
@@ -15,8 +21,8 @@ std::string log_line(const StepMetrics& metrics, std::string_view timestamp) {
     line += fmt::format(
             " throughput per GPU (TFLOP/s/GPU): {:.{}f} | learning rate: {:.6E} | global batch size: {:5d} |",
             metrics.tflops, decimals, metrics.learning_rate, metrics.global_batch_size);
-    line += fmt::format(" lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} |", metrics.loss, metrics.loss_scale,
-                        metrics.grad_norm);
+    line += fmt::format(" lm loss: {:.6E} | loss scale: {:.1f} | grad norm: {:.3f} |",
+                        without_sign_of_nan(metrics.loss), metrics.loss_scale, without_sign_of_nan(metrics.grad_norm));
     line += fmt::format(" number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
                         metrics.skipped_steps, metrics.nan_steps);
     return line;
@@ -25,9 +31,11 @@ std::string log_line(const StepMetrics& metrics, std::string_view timestamp) {
 std::string log_line(const EvaluationMetrics& metrics) {
     std::string line =
             fmt::format(" validation loss at iteration {} | consumed samples: {:12d} | lm loss value: {:.6E} |",
-                        metrics.step, metrics.consumed_samples, metrics.loss);
-    line += fmt::format(" lm loss PPL: {:.6E} |", metrics.perplexity);
-    if (metrics.bits_per_byte) line += fmt::format(" bits per byte: {:.4f} |", *metrics.bits_per_byte);
+                        metrics.step, metrics.consumed_samples, without_sign_of_nan(metrics.loss));
+    line += fmt::format(" lm loss PPL: {:.6E} |", without_sign_of_nan(metrics.perplexity));
+    if (metrics.bits_per_byte) {
+        line += fmt::format(" bits per byte: {:.4f} |", without_sign_of_nan(*metrics.bits_per_byte));
+    }
     return line;
 }
 

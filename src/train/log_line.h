@@ -17,6 +17,9 @@ std::string log_line(const StepMetrics& metrics, std::string_view timestamp = {}
 /// ` validation loss at iteration 12 | consumed samples: … | lm loss value: … | lm loss PPL: … | bits per byte: … |`
 std::string log_line(const EvaluationMetrics& metrics);
 
+/// NaN has a sign that says nothing; printed, "-nan" would be one more word to parse.
+double without_sign_of_nan(double value);
+
 /// Local time, "2026-08-22 15:22:22.123456".
 std::string timestamp_now();
 

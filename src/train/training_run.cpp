@@ -2,12 +2,14 @@
 
 #include <omp.h>
 
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "core/clock.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
+#include "train/log_line.h"
 #include "train/loss_curve.h"
 #include "train/schedule.h"
 #include "train/settings.h"
@@ -17,6 +19,7 @@ namespace tessera::train {
 namespace {
 
 constexpr double kMsPerSecond = 1e3;
+const char* const kNanSteps = "nan_steps";
 
 std::string format_count(double value) {
     if (value >= 1e9) return fmt::format("{:.2f} G", value / 1e9);
@@ -61,6 +64,10 @@ void TrainingRun::resume() {
     step_ = resumed_step_ = saved_step_ = state.step;
     consumed_samples_ = state.consumed_samples;
     skipped_steps_ = state.skipped_steps;
+    if (const auto nan_steps = state.extras.find(kNanSteps); nan_steps != state.extras.end()) {
+        const std::string& text = nan_steps->second;
+        std::from_chars(text.data(), text.data() + text.size(), nan_steps_);
+    }
     resumed_from_ = reader->path();
 }
 
@@ -96,7 +103,7 @@ void TrainingRun::check_finite(const StepResult& result) const {
             "step {}: loss {} and gradient norm {} are not finite; stopped before the update ({}); lower optimizer.lr "
             "or "
             "look at the data of samples {} to {}",
-            step_ + 1, result.loss, result.grad_norm, last, consumed_samples_,
+            step_ + 1, without_sign_of_nan(result.loss), without_sign_of_nan(result.grad_norm), last, consumed_samples_,
             consumed_samples_ + config_.batch.global_batch_size - 1);
 }
 
@@ -111,6 +118,7 @@ void TrainingRun::train_one_step(RunReport& report) {
     ++step_;
     consumed_samples_ += batch.num_samples;
     skipped_steps_ += result.updated ? 0 : 1;
+    nan_steps_ += std::isfinite(result.loss) ? 0 : 1;
     const auto tokens = static_cast<double>(batch.num_samples * batch.seq_length);
     report.step({.step = step_,
                  .total_steps = total_steps_,
@@ -123,6 +131,7 @@ void TrainingRun::train_one_step(RunReport& report) {
                  .loss_scale = result.loss_scale,
                  .skipped = !result.updated,
                  .skipped_steps = skipped_steps_,
+                 .nan_steps = nan_steps_,
                  .elapsed_ms = seconds * kMsPerSecond,
                  .tokens_per_s = tokens / seconds,
                  .tflops = result.model_flops / seconds / 1e12,
@@ -163,6 +172,7 @@ CheckpointState TrainingRun::checkpoint_state() const {
     state.skipped_steps = skipped_steps_;
     state.config_toml = to_toml(config_);
     state.program_version = kVersion;
+    state.extras[kNanSteps] = std::to_string(nan_steps_);
     describe_engine(*engine_, state);
     return state;
 }

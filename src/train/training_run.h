@@ -57,6 +57,7 @@ private:
     std::int64_t step_ = 0;
     std::int64_t consumed_samples_ = 0;
     std::int64_t skipped_steps_ = 0;
+    std::int64_t nan_steps_ = 0;  ///< steps whose loss was not finite
     std::int64_t resumed_step_ = 0;
     std::int64_t saved_step_ = -1;
     double evaluation_ms_ = 0;

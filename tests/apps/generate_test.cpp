@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "apps/program_support.h"
+#include "data/tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -66,30 +67,86 @@ TEST_F(GptGenerate, WritesWordsItHasSeen) {
     EXPECT_GE(seen, all * 3 / 4) << text;
 }
 
-TEST(Programs, HelpAndVersionGoToStdout) {
-    for (const char* program : {"gpt_train", "gpt_data", "gpt_generate", "gpt_bench"}) {
-        const Outcome help = support::run_program(program, {"--help"});
-        EXPECT_EQ(help.exit_code, 0) << program;
-        EXPECT_NE(help.out.find("--version"), std::string::npos) << program;
-        EXPECT_LT(std::count(help.out.begin(), help.out.end(), '\n'), 45) << program;
-        const Outcome version = support::run_program(program, {"--version"});
-        EXPECT_EQ(version.exit_code, 0) << program;
-        EXPECT_NE(version.out.find("0.1.0"), std::string::npos) << version.out;
-        EXPECT_EQ(support::run_program(program, {"--no-such-option"}).exit_code, 2) << program;
+/// A text of exactly so many tokens, and the first so many bytes of the corpus longer.
+TEST_F(GptGenerate, PromptsUpToTheContext_GE_02_GE_05) {
+    const data::Tokenizer tokenizer = data::Tokenizer::load((folder / "tokenizer.model").string());
+    const std::string corpus = support::read_file(folder / "corpus.txt");
+    auto prompt_of = [&](std::size_t tokens) {
+        for (std::size_t length = 1; length < corpus.size(); ++length) {
+            if (tokenizer.encode(corpus.substr(0, length)).size() == tokens) return corpus.substr(0, length);
+        }
+        ADD_FAILURE() << "no text of " << tokens << " tokens";
+        return std::string();
+    };
+    for (const std::size_t tokens : {1U, 7U, 47U, 48U}) {
+        const std::string prompt = prompt_of(tokens);
+        const std::string text = generate({"--prompt", prompt, "--temperature", "0", "--ignore-end"});
+        EXPECT_EQ(text.rfind(prompt, 0), 0U);
+        EXPECT_EQ(text, generate({"--prompt", prompt, "--temperature", "0", "--ignore-end", "--no-cache"}));
+        EXPECT_EQ(text == prompt + "\n", tokens == 48) << "a full context leaves room for nothing";
     }
-    EXPECT_NE(support::run_program("gpt_train", {"--config-reference"}).out.find("global_batch_size"),
-              std::string::npos);
+    for (const std::size_t tokens : {49U, 1000U}) {
+        const std::vector<std::string> arguments = {run_directory("writer").string(), "--prompt", prompt_of(tokens)};
+        const Outcome outcome = support::run_program("gpt_generate", arguments);
+        support::expect_refused(outcome, "gpt_generate", {std::to_string(tokens), "48", "context"});
+        EXPECT_EQ(outcome.out, "");
+    }
+    EXPECT_GT(generate({"--prompt", "", "--ignore-end"}).size(), 20U);
+    EXPECT_EQ(generate({"--prompt", "", "--max-tokens", "0"}), "\n");
 }
 
-TEST(Programs, BenchPrintsItsTables) {
+TEST_F(GptGenerate, ExtremeSettingsStayFinite_GE_01) {
+    const std::string greedy = generate({"--prompt", "the", "--temperature", "0", "--max-tokens", "9"});
+    for (const std::vector<std::string>& almost :
+         {std::vector<std::string>{"--temperature", "1e-6"}, {"--top-p", "1e-9"}, {"--top-k", "1"}}) {
+        std::vector<std::string> arguments = {"--prompt", "the", "--max-tokens", "9", "--seed", "5"};
+        arguments.insert(arguments.end(), almost.begin(), almost.end());
+        EXPECT_EQ(generate(arguments), greedy) << almost[0];
+    }
+    EXPECT_GT(generate({"--prompt", "the", "--temperature", "1e6", "--ignore-end"}).size(), 4U);
+    EXPECT_EQ(generate({"--prompt", "a", "--top-k", "100000", "--seed", "3"}),
+              generate({"--prompt", "a", "--seed", "3"}));
+    EXPECT_EQ(generate({"--prompt", "a", "--top-k", "0", "--top-p", "1", "--seed", "3"}),
+              generate({"--prompt", "a", "--seed", "3"}));
+}
+
+/// 300 pieces are padded inside; whatever an untrained model draws must be a piece.
+TEST_F(GptGenerate, PaddingIsNeverDrawn_GE_03) {
+    train_well(config("untrained"), {"--run.train_steps=1", "--optimizer.lr=0", "--optimizer.min_lr=0"});
+    const std::string run = run_directory("untrained").string();
     const Outcome outcome = support::run_program(
-            "gpt_bench", {"step", std::string(TESSERA_SOURCE_DIR) + "/configs/gpt2_124m.toml", "--steps", "2",
-                          "--warmup", "1", "--model.num_layers=2", "--model.hidden_size=48", "--model.seq_length=32",
-                          "--model.vocab_size=101", "--batch.global_batch_size=2", "--batch.micro_batch_size=2"});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    for (const char* part : {"tokens/s", "model TFLOP/s", "linear_forward", "attention_backward", "adamw",
-                             "activations", "kept by the tape"}) {
-        EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
+            "gpt_generate", {run, "--temperature", "100", "--samples", "200", "--ignore-end", "--prompt", "a"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_GT(outcome.out.size(), 3000U);
+}
+
+TEST_F(GptGenerate, EverySourceAndPromptFile_IN_02) {
+    const std::string text = generate({"--prompt", "the cat", "--seed", "4"});
+    const std::string checkpoints = (run_directory("writer") / "checkpoints").string();
+    support::write_file(folder / "prompt.txt", "the cat");
+    const std::vector<std::vector<std::string>> ways = {
+            {"runs/writer", "--prompt", "the cat"},
+            {"./runs/writer/", "--prompt", "the cat"},
+            {checkpoints, "--prompt-file", "prompt.txt"},
+            {"runs/writer/checkpoints/step_00000200", "--prompt", "the cat"},
+            {"runs/writer/checkpoints/step_00000200/", "--prompt", "the cat"},
+            {"runs/writer", "--prompt", "the cat", "--tokenizer", "tokenizer.model"}};
+    for (std::vector<std::string> way : ways) {
+        const std::string source = way[0];
+        way.insert(way.end(), {"--seed", "4"});
+        const Outcome outcome = support::run_program("gpt_generate", way, folder);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        EXPECT_EQ(outcome.out, text) << source;
+    }
+    // From within the run, and from the root by an absolute path.
+    for (const auto& [place, source] :
+         std::vector<std::pair<fs::path, std::string>>{{run_directory("writer"), "."},
+                                                       {run_directory("writer") / "checkpoints", "step_00000200"},
+                                                       {"/", run_directory("writer").string()}}) {
+        const Outcome outcome =
+                support::run_program("gpt_generate", {source, "--prompt", "the cat", "--seed", "4"}, place);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        EXPECT_EQ(outcome.out, text) << source;
     }
 }
 

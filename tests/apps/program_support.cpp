@@ -1,12 +1,15 @@
 #include "apps/program_support.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "core/philox.h"
@@ -102,13 +105,47 @@ void write_file(const fs::path& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
 }
 
-bool wait_for_lines(const fs::path& path, std::size_t lines) {
-    for (int i = 0; i < 6000; ++i) {
-        const std::string text = read_file(path);
-        if (static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= lines) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+std::size_t count_of(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+    return count;
+}
+
+bool wait_for_text(int process, const fs::path& path, const std::string& part, std::size_t times) {
+    bool running = true;
+    for (int i = 0; running && i < 12000; ++i) {
+        siginfo_t state{};
+        running = waitid(P_PID, static_cast<id_t>(process), &state, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                  state.si_pid == 0;
+        if (count_of(read_file(path), part) >= times) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return false;
+}
+
+std::map<std::string, std::string> contents_of(const fs::path& folder) {
+    std::map<std::string, std::string> contents;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        if (entry.is_regular_file()) {
+            contents[fs::relative(entry.path(), folder).string()] = read_file(entry.path());
+        }
+    }
+    return contents;
+}
+
+void expect_refused(const Outcome& outcome, const std::string& program, const std::vector<std::string>& parts,
+                    int code) {
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    const std::string line = last_line(outcome.err);
+    EXPECT_EQ(line.rfind(program + ": error: ", 0), 0U) << outcome.err;
+    EXPECT_EQ(count_of(outcome.err, ": error: "), 1U) << outcome.err;
+    for (const std::string& part : parts) {
+        EXPECT_NE(line.find(part), std::string::npos) << "no '" << part << "' in: " << line;
+    }
+    std::istringstream before(outcome.err.substr(0, outcome.err.rfind(line)));
+    for (std::string other; std::getline(before, other);) {
+        EXPECT_TRUE(other.find("] info: ") == 20 || other.find("] warning: ") == 20) << other;
+    }
 }
 
 std::string last_line(const std::string& text) {
@@ -120,6 +157,8 @@ std::string last_line(const std::string& text) {
 }
 
 void ProgramTest::SetUpTestSuite() {
+    // Threads that spin while others want the cores make a busy machine far slower.
+    setenv("OMP_WAIT_POLICY", "passive", 0);
     folder = fs::temp_directory_path() / ("tessera programs " + std::to_string(getpid()));
     fs::create_directories(folder);
     write_file(folder / "corpus.txt", make_corpus());
@@ -159,19 +198,64 @@ Outcome ProgramTest::train(const fs::path& config_path, std::vector<std::string>
     return run_program("gpt_train", overrides);
 }
 
+Outcome ProgramTest::train_well(const fs::path& config_path, std::vector<std::string> overrides) const {
+    Outcome outcome = train(config_path, std::move(overrides));
+    EXPECT_EQ(outcome.exit_code, 0) << config_path << "\n" << outcome.err;
+    return outcome;
+}
+
+fs::path ProgramTest::checkpoint(const std::string& name, std::int64_t step) const {
+    const std::string digits = std::to_string(step);
+    return run_directory(name) / "checkpoints" / ("step_" + std::string(8 - digits.size(), '0') + digits);
+}
+
+std::string ProgramTest::tensors(const std::string& name, std::int64_t step) const {
+    std::string bytes;
+    for (const char* file : {"rank_00000.safetensors", "rank_00000_optimizer.safetensors"}) {
+        const std::string part = read_file(checkpoint(name, step) / file);
+        EXPECT_GT(part.size(), 10000U) << checkpoint(name, step) / file;
+        bytes += part;
+    }
+    return bytes;
+}
+
+void ProgramTest::expect_same_run(const std::string& one, const std::string& other, std::int64_t step) const {
+    EXPECT_TRUE(tensors(one, step) == tensors(other, step)) << one << " and " << other << " after step " << step;
+    const auto values = step_values(run_directory(one) / "metrics.jsonl");
+    EXPECT_EQ(static_cast<std::int64_t>(values.size()), step);
+    EXPECT_EQ(values, step_values(run_directory(other) / "metrics.jsonl")) << one << " and " << other;
+}
+
+namespace {
+
+std::string field(const std::string& line, const std::string& key) {
+    const std::size_t at = line.find("\"" + key + "\":");
+    if (at == std::string::npos) return "";
+    const std::size_t begin = at + key.size() + 3;
+    return line.substr(begin, line.find_first_of(",}", begin) - begin);
+}
+
+}  // namespace
+
+std::vector<std::string> field_of(const fs::path& metrics, const std::string& key) {
+    std::vector<std::string> values;
+    std::ifstream in(metrics);
+    for (std::string line; std::getline(in, line);) {
+        if (const std::string value = field(line, key); !value.empty()) values.push_back(value);
+    }
+    return values;
+}
+
 std::vector<std::string> step_values(const fs::path& metrics) {
     std::vector<std::string> values;
     std::ifstream in(metrics);
-    auto field = [](const std::string& line, const std::string& key) {
-        const std::size_t at = line.find("\"" + key + "\":");
-        if (at == std::string::npos) return std::string();
-        const std::size_t begin = at + key.size() + 3;
-        return line.substr(begin, line.find_first_of(",}", begin) - begin);
-    };
     for (std::string line; std::getline(in, line);) {
         if (field(line, "grad_norm").empty()) continue;
-        values.push_back(field(line, "step") + " " + field(line, "loss") + " " + field(line, "grad_norm") + " " +
-                         field(line, "learning_rate"));
+        std::string value = field(line, "step");
+        for (const char* key : {"loss", "grad_norm", "learning_rate", "loss_scale", "consumed_samples"}) {
+            value += " " + field(line, key);
+        }
+        values.push_back(value);
     }
     return values;
 }

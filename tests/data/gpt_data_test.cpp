@@ -53,7 +53,7 @@ TEST(GptData, help_and_version_go_to_stdout) {
 TEST(GptData, mistakes_on_the_command_line_exit_with_2) {
     const TemporaryFolder folder;
     expect_one_line_refusal(gpt_data(folder, ""), "subcommand");
-    expect_one_line_refusal(gpt_data(folder, "tokenise x"), "unknown subcommand 'tokenise'");
+    expect_one_line_refusal(gpt_data(folder, "tokenise x"), "unknown argument 'tokenise'");
     expect_one_line_refusal(gpt_data(folder, "inspect"), "files");
     expect_one_line_refusal(gpt_data(folder, "inspect --nonsense x"), "nonsense");
     expect_one_line_refusal(gpt_data(folder, "tokenizer x.txt -o m --model word"), "word");
