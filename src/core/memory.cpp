@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/rounding.h"
 
 namespace tessera::core {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 constexpr std::int64_t kSmallestSegment = std::int64_t{16} << 20;
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 

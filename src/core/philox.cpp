@@ -6,8 +6,7 @@
 namespace tessera::core {
 
 double normal_at(std::uint64_t seed, std::uint64_t tensor_hash, std::uint64_t index) {
-    // One block of four words serves a pair of elements with 64 bits of resolution each being unnecessary: two words
-    // do.
+    // A pair of elements shares one radius and one angle. 32 bits of radius reach 6.6 standard deviations.
     const std::uint64_t pair = index / 2;
     const auto hash32 = static_cast<std::uint32_t>(tensor_hash ^ (tensor_hash >> 32));
     const auto words = philox4x32_10({static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32), hash32,

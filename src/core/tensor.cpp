@@ -4,7 +4,7 @@
 
 namespace tessera::core {
 
-Shape::Shape(std::initializer_list<std::int64_t> extents) {
+Shape::Shape(std::span<const std::int64_t> extents) {
     TESSERA_INVARIANT(extents.size() <= kMaxRank);
     for (std::int64_t extent : extents) {
         TESSERA_INVARIANT(extent >= 0);
@@ -16,6 +16,13 @@ std::int64_t Shape::numel() const {
     std::int64_t count = 1;
     for (int axis = 0; axis < rank_; ++axis) count *= (*this)[axis];
     return count;
+}
+
+Shape Shape::with_rows(std::int64_t rows) const {
+    TESSERA_INVARIANT(rank_ > 0 && rows >= 0);
+    Shape result = *this;
+    result.extents_[0] = rows;
+    return result;
 }
 
 bool Shape::operator==(const Shape& other) const {
@@ -72,19 +79,7 @@ Tensor Tensor::range(std::int64_t begin, std::int64_t end) const {
     }
     const std::int64_t row = shape_[0] == 0 ? 0 : numel_ / shape_[0];
     Tensor view = *this;
-    switch (shape_.rank()) {
-        case 1:
-            view.shape_ = Shape{end - begin};
-            break;
-        case 2:
-            view.shape_ = Shape{end - begin, shape_[1]};
-            break;
-        case 3:
-            view.shape_ = Shape{end - begin, shape_[1], shape_[2]};
-            break;
-        default:
-            view.shape_ = Shape{end - begin, shape_[1], shape_[2], shape_[3]};
-    }
+    view.shape_ = shape_.with_rows(end - begin);
     view.numel_ = row * (end - begin);
     view.byte_offset_ = byte_offset_ + begin * row * size_of(dtype_);
     return view;

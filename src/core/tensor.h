@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/dtype.h"
@@ -17,11 +18,15 @@ public:
     static constexpr int kMaxRank = 4;
 
     Shape() = default;
-    Shape(std::initializer_list<std::int64_t> extents);
+    Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+    /// At most kMaxRank extents, none negative.
+    explicit Shape(std::span<const std::int64_t> extents);
 
     int rank() const { return rank_; }
     std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
     std::int64_t numel() const;
+    /// The same with another first extent. The rank must be at least 1.
+    Shape with_rows(std::int64_t rows) const;
     bool operator==(const Shape& other) const;
     /// "[4, 256]"
     std::string to_string() const;

@@ -13,12 +13,6 @@ double flops(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs, std
            static_cast<double>(counted > 0 ? counted : outputs);
 }
 
-double bytes(std::initializer_list<const Tensor*> tensors) {
-    double total = 0;
-    for (const Tensor* tensor : tensors) total += tensor ? static_cast<double>(tensor->nbytes()) : 0.0;
-    return total;
-}
-
 }  // namespace
 
 void linear_forward(Backend& backend, core::Stream& stream, const LinearForwardArgs& args) {
@@ -41,7 +35,7 @@ void linear_forward(Backend& backend, core::Stream& stream, const LinearForwardA
     check_rule(op, !args.y.overlaps(args.x), "y may not alias x");
     run_operation(backend, stream, Op::linear_forward,
                   {.flops = flops(tokens, inputs, outputs, args.counted_outputs),
-                   .bytes = bytes({&args.x, &args.weight, args.bias, &args.y, args.pre_activation})},
+                   .bytes = operand_bytes({&args.x, &args.weight, args.bias, &args.y, args.pre_activation})},
                   [&] { backend.matmul().linear_forward(args); });
 }
 
@@ -66,7 +60,7 @@ void linear_dgrad(Backend& backend, core::Stream& stream, const LinearDgradArgs&
     check_rule(op, !args.dx.overlaps(args.dy), "dx may not alias dy");
     run_operation(backend, stream, Op::linear_dgrad,
                   {.flops = flops(tokens, inputs, outputs, args.counted_outputs),
-                   .bytes = bytes({&args.dy, &args.weight, args.pre_activation, &args.dx})},
+                   .bytes = operand_bytes({&args.dy, &args.weight, args.pre_activation, &args.dx})},
                   [&] { backend.matmul().linear_dgrad(args); });
 }
 
@@ -83,7 +77,7 @@ void linear_wgrad(Backend& backend, core::Stream& stream, const LinearWgradArgs&
     if (args.dbias) check_operand(op, "dbias", *args.dbias, {outputs}, core::DType::f32);
     run_operation(backend, stream, Op::linear_wgrad,
                   {.flops = flops(tokens, inputs, outputs, args.counted_outputs),
-                   .bytes = bytes({&args.x, &args.dy, &args.dweight, &args.dweight})},
+                   .bytes = operand_bytes({&args.x, &args.dy, &args.dweight, &args.dweight})},
                   [&] { backend.matmul().linear_wgrad(args); });
 }
 

@@ -10,12 +10,6 @@ using core::DType;
 using core::Shape;
 using core::Tensor;
 
-double bytes(std::initializer_list<const Tensor*> tensors) {
-    double total = 0;
-    for (const Tensor* tensor : tensors) total += tensor ? static_cast<double>(tensor->nbytes()) : 0.0;
-    return total;
-}
-
 void check_optional(const char* op, const char* operand, const Tensor* tensor, const Shape& shape, DType dtype) {
     if (tensor) check_operand(op, operand, *tensor, shape, dtype);
 }
@@ -42,9 +36,10 @@ void norm_forward(Backend& backend, core::Stream& stream, const NormForwardArgs&
     check_optional(op, "mean", args.mean, rows, DType::f32);
     check_optional(op, "rstd", args.rstd, rows, DType::f32);
     check_rule(op, args.kind == NormKind::layer || !args.beta, "an RMS norm has no beta");
-    run_operation(backend, stream, Op::norm_forward,
-                  {.flops = 0, .bytes = bytes({&args.x, &args.y, &args.gamma, args.beta, args.mean, args.rstd})},
-                  [&] { backend.norm().norm_forward(args); });
+    run_operation(
+            backend, stream, Op::norm_forward,
+            {.flops = 0, .bytes = operand_bytes({&args.x, &args.y, &args.gamma, args.beta, args.mean, args.rstd})},
+            [&] { backend.norm().norm_forward(args); });
 }
 
 void norm_backward(Backend& backend, core::Stream& stream, const NormBackwardArgs& args) {
@@ -63,10 +58,11 @@ void norm_backward(Backend& backend, core::Stream& stream, const NormBackwardArg
     check_operand(op, "rstd", args.rstd, rows, DType::f32);
     check_operand(op, "dgamma", args.dgamma, row, DType::f32);
     check_optional(op, "dbeta", args.dbeta, row, DType::f32);
-    run_operation(backend, stream, Op::norm_backward,
-                  {.flops = 0,
-                   .bytes = bytes({&args.x, &args.dy, args.dresidual, &args.dx, &args.gamma, args.mean, &args.rstd})},
-                  [&] { backend.norm().norm_backward(args); });
+    run_operation(
+            backend, stream, Op::norm_backward,
+            {.flops = 0,
+             .bytes = operand_bytes({&args.x, &args.dy, args.dresidual, &args.dx, &args.gamma, args.mean, &args.rstd})},
+            [&] { backend.norm().norm_backward(args); });
 }
 
 void bias_dropout_residual_norm_forward(Backend& backend, core::Stream& stream,
@@ -90,11 +86,11 @@ void bias_dropout_residual_norm_forward(Backend& backend, core::Stream& stream,
         check_optional(op, "mean", args.mean, rows, DType::f32);
         check_optional(op, "rstd", args.rstd, rows, DType::f32);
     }
-    run_operation(
-            backend, stream, Op::bias_dropout_residual_norm_forward,
-            {.flops = 0,
-             .bytes = bytes({&args.x, args.bias, &args.residual, &args.residual_out, args.y, args.mean, args.rstd})},
-            [&] { backend.norm().bias_dropout_residual_norm_forward(args); });
+    run_operation(backend, stream, Op::bias_dropout_residual_norm_forward,
+                  {.flops = 0,
+                   .bytes = operand_bytes(
+                           {&args.x, args.bias, &args.residual, &args.residual_out, args.y, args.mean, args.rstd})},
+                  [&] { backend.norm().bias_dropout_residual_norm_forward(args); });
 }
 
 void bias_dropout_residual_norm_backward(Backend& backend, core::Stream& stream,
@@ -125,10 +121,10 @@ void bias_dropout_residual_norm_backward(Backend& backend, core::Stream& stream,
         check_optional(op, "dgamma", args.dgamma, row, DType::f32);
         check_optional(op, "dbeta", args.dbeta, row, DType::f32);
     }
-    run_operation(
-            backend, stream, Op::bias_dropout_residual_norm_backward,
-            {.flops = 0, .bytes = bytes({args.dy, args.dresidual_out, args.residual_out, &args.dresidual, &args.dx})},
-            [&] { backend.norm().bias_dropout_residual_norm_backward(args); });
+    run_operation(backend, stream, Op::bias_dropout_residual_norm_backward,
+                  {.flops = 0,
+                   .bytes = operand_bytes({args.dy, args.dresidual_out, args.residual_out, &args.dresidual, &args.dx})},
+                  [&] { backend.norm().bias_dropout_residual_norm_backward(args); });
 }
 
 }  // namespace tessera::kernels

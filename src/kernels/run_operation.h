@@ -4,6 +4,13 @@
 
 namespace tessera::kernels {
 
+/// Bytes of the operands that are given (null: absent); one that is read and written is listed twice.
+inline double operand_bytes(std::initializer_list<const core::Tensor*> operands) {
+    double total = 0;
+    for (const core::Tensor* operand : operands) total += operand ? static_cast<double>(operand->nbytes()) : 0.0;
+    return total;
+}
+
 /// Runs `body` as one call of `op`: accounts its cost and its time, and moves a modelled clock. Every public operation
 /// goes through here after its checks, so the checks and the cost are written once for all backends.
 template <typename Body>

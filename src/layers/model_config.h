@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/rounding.h"
 
 namespace tessera::layers {
 
@@ -30,7 +31,7 @@ struct ModelConfig {
 
     std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
     /// Rounded up to a multiple of 128: padding takes no part in softmax, loss, sampling or a saved file.
-    std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
+    std::int64_t padded_vocab_size() const { return core::round_up(vocab_size, 128); }
 };
 
 /// Elements of all logical tensors (a tied head counted once).

@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "core/philox.h"
+#include "core/rounding.h"
 
 namespace tessera::layers {
 namespace {
 
 constexpr std::int64_t kParameterAlignment = 64;
 constexpr std::int64_t kUnitMultiple = 1024;
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 
@@ -26,12 +23,12 @@ Parameter& ParameterUnit::add(core::Shape shape, std::vector<LogicalSlice> slice
                               Initialisation init, double init_std) {
     parameters_.push_back(std::make_unique<Parameter>(shape, std::move(slices), decay, init, init_std));
     offsets_.push_back(end_);
-    end_ = round_up(end_ + shape.numel(), kParameterAlignment);
+    end_ = core::round_up(end_ + shape.numel(), kParameterAlignment);
     return *parameters_.back();
 }
 
 std::int64_t ParameterUnit::padded_numel(std::int64_t data_parallel_size) const {
-    return round_up(end_, kUnitMultiple * data_parallel_size);
+    return core::round_up(end_, kUnitMultiple * data_parallel_size);
 }
 
 void draw_initial_values(const Parameter& parameter, std::uint64_t seed, float* values) {

@@ -85,18 +85,7 @@ Shape shape_from_json(const Json& json) {
     for (const std::int64_t extent : extents) {
         if (extent < 0) throw std::invalid_argument("a negative extent");
     }
-    switch (extents.size()) {
-        case 0:
-            return {};
-        case 1:
-            return {extents[0]};
-        case 2:
-            return {extents[0], extents[1]};
-        case 3:
-            return {extents[0], extents[1], extents[2]};
-        default:
-            return {extents[0], extents[1], extents[2], extents[3]};
-    }
+    return Shape(extents);
 }
 
 IndexTensor tensor_from_json(const std::string& name, const Json& json) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/rounding.h"
 #include "train/config_fields.h"
 #include "train/durable_file.h"
 
@@ -15,10 +16,6 @@ std::string_view spelling(E value) {
         if (entry.value == value) return entry.name;
     }
     return "?";
-}
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ void resolve_defaults(Config& config) {
     if (model.num_kv_heads == 0) model.num_kv_heads = model.num_attention_heads;
     if (model.ffn_hidden_size == 0) {
         model.ffn_hidden_size = model.family == ModelFamily::gpt2 ? 4 * model.hidden_size
-                                                                  : round_up((8 * model.hidden_size + 2) / 3, 64);
+                                                                  : core::round_up((8 * model.hidden_size + 2) / 3, 64);
     }
     BatchConfig& batch = config.batch;
     if (batch.micro_batch_size == 0) batch.micro_batch_size = batch.global_batch_size;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace tessera::train {
 namespace {
 
@@ -71,7 +73,7 @@ void append_sample(HostMap& map, const data::Batch& batch, std::int64_t index, D
 MicroBatch make_micro_batch(kernels::Backend& backend, const data::Batch& batch, std::int64_t first, std::int64_t count,
                             DocumentMask mask) {
     const std::int64_t real = count * batch.seq_length;
-    const auto padded = static_cast<std::size_t>((real + kTokenMultiple - 1) / kTokenMultiple * kTokenMultiple);
+    const auto padded = static_cast<std::size_t>(core::round_up(real, kTokenMultiple));
     HostMap map;
     for (std::int64_t index = first; index < first + count; ++index) append_sample(map, batch, index, mask);
     map.sample.resize(padded, -1);

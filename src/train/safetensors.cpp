@@ -82,21 +82,6 @@ std::string make_header(std::span<const SafetensorsSource> tensors, const std::v
     return header + text;
 }
 
-core::Shape shape_of(const std::vector<std::int64_t>& extents) {
-    switch (extents.size()) {
-        case 0:
-            return {};
-        case 1:
-            return {extents[0]};
-        case 2:
-            return {extents[0], extents[1]};
-        case 3:
-            return {extents[0], extents[1], extents[2]};
-        default:
-            return {extents[0], extents[1], extents[2], extents[3]};
-    }
-}
-
 /// A count as JSON allows it: a whole number that is not negative and fits.
 std::int64_t count_of(const Json& json, const std::string& path, const std::string& tensor) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -140,7 +125,7 @@ SafetensorsEntry parse_entry(const std::string& path, const std::string& name, c
     }
     std::int64_t last = 0;
     if (__builtin_add_overflow(data_begin, end, &last)) damaged("has offsets that overflow");
-    return {name, *dtype, shape_of(extents), data_begin + begin, last};
+    return {name, *dtype, core::Shape(extents), data_begin + begin, last};
 }
 
 }  // namespace

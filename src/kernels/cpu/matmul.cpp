@@ -75,21 +75,10 @@ public:
         const std::int64_t outputs = args.dy.size(1);
         const std::int64_t inputs = args.weight.size(1);
         const bool f32 = args.dy.dtype() == DType::f32;
-        if (f32 && args.epilogue == Epilogue::none) {
-            gemm({.m = tokens,
-                  .n = inputs,
-                  .k = outputs,
-                  .a = args.dy.data<float>(),
-                  .lda = outputs,
-                  .b = args.weight.data<float>(),
-                  .ldb = inputs,
-                  .beta = args.accumulate ? 1.0F : 0.0F,
-                  .c = args.dx.data<float>(),
-                  .ldc = inputs});
-            return;
-        }
-        const Tensor buffer = workspace(tokens * inputs);
-        float* product = buffer.data<float>();
+        const bool direct = f32 && args.epilogue == Epilogue::none;
+        Tensor buffer;
+        if (!direct) buffer = workspace(tokens * inputs);
+        float* product = direct ? args.dx.data<float>() : buffer.data<float>();
         if (f32) {
             gemm({.m = tokens,
                   .n = inputs,
@@ -98,8 +87,10 @@ public:
                   .lda = outputs,
                   .b = args.weight.data<float>(),
                   .ldb = inputs,
+                  .beta = direct && args.accumulate ? 1.0F : 0.0F,
                   .c = product,
                   .ldc = inputs});
+            if (direct) return;
         } else {
             const Tensor dy = widened(args.dy);
             for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
