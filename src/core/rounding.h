@@ -1,0 +1,11 @@
+#pragma once
+#include <cstdint>
+
+namespace tessera::core {
+
+/// The smallest multiple of `multiple` (> 0) that is at least `value` (>= 0).
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace tessera::core
