@@ -139,12 +139,14 @@ void TrainingRun::train_one_step(RunReport& report) {
                  .checkpoint_ms = std::exchange(checkpoint_ms_, 0.0)});
     summary_.seconds += seconds;
     summary_.data_wait_seconds += waited;
+    summary_.model_flops += result.model_flops;
     summary_.tokens += batch.num_samples * batch.seq_length;
     summary_.last_loss = result.loss;
 }
 
 EvaluationMetrics TrainingRun::evaluate() {
     const double begin = core::now_s();
+    const kernels::OpAccount of_steps = engine_->backend().account();
     LossSum sum;
     for_each_validation_batch(data_, config_, [&](const data::Batch& batch) {
         const LossSum part = engine_->evaluate(batch, config_.batch.micro_batch_size);
@@ -161,6 +163,8 @@ EvaluationMetrics TrainingRun::evaluate() {
                               .bits_per_byte = validation_bits_per_byte(data_, loss),
                               .elapsed_ms = (core::now_s() - begin) * kMsPerSecond};
     evaluation_ms_ += metrics.elapsed_ms;
+    summary_.evaluation_seconds += metrics.elapsed_ms / kMsPerSecond;
+    engine_->backend().account() = of_steps;
     return metrics;
 }
 
@@ -190,6 +194,7 @@ void TrainingRun::save(RunReport& report) {
     saved_step_ = step_;
     const double seconds = core::now_s() - begin;
     checkpoint_ms_ += seconds * kMsPerSecond;
+    summary_.saving_seconds += seconds;
     report.message(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, seconds));
 }
 
@@ -201,19 +206,37 @@ bool TrainingRun::evaluates_after(std::int64_t step) const {
 void TrainingRun::finish(RunReport& report, bool stopped) {
     if (saved_step_ != step_) save(report);
     report.finish();
+    const MetricsHistory history = read_metrics(config_.run.directory + "/metrics.jsonl");
     if (config_.log.loss_curve) {
         summary_.loss_curve = config_.run.directory + "/loss.svg";
-        write_loss_curve(summary_.loss_curve,
-                         loss_curve_of(read_metrics(config_.run.directory + "/metrics.jsonl"), config_.run.name));
+        write_loss_curve(summary_.loss_curve, loss_curve_of(history, config_.run.name));
     }
-    summary_.steps = step_ - resumed_step_;
-    summary_.skipped_steps = skipped_steps_;
-    summary_.peak_bytes = engine_->pool().statistics().peak_bytes;
+    if (config_.log.tensorboard) summary_.tensorboard = tensorboard_folder(config_);
+    summary_.best_validation = best_evaluation(history);
     summary_.exit_code = stopped ? core::ExitCode::stopped_after_save : core::ExitCode::success;
 }
 
+void TrainingRun::summarise() {
+    summary_.steps = step_ - resumed_step_;
+    summary_.last_step = step_;
+    summary_.total_steps = total_steps_;
+    summary_.skipped_steps = skipped_steps_;
+    summary_.profile = {.operations = engine_->backend().account(),
+                        .steps = summary_.steps,
+                        .seconds = summary_.seconds,
+                        .data_wait_seconds = summary_.data_wait_seconds,
+                        .memory = engine_->pool().statistics(),
+                        .saved_bytes = engine_->peak_saved_bytes(),
+                        .peak_resident_bytes = peak_resident_bytes()};
+    if (summary_.seconds >= kSecondsWorthACeiling) {
+        summary_.ceiling = measure_matmul_ceiling(engine_->backend(), engine_->stream());
+    }
+}
+
 RunSummary TrainingRun::run(const StopRequest& stop) {
+    const double begin = core::now_s();
     prepare_folders();
+    engine_->backend().account().reset();
     RunReport report(config_, config_.run.directory, resumed_step_, total_steps_);
     for (const std::string& line : describe()) report.message(line);
     start_reading(data_, config_, consumed_samples_);
@@ -228,6 +251,8 @@ RunSummary TrainingRun::run(const StopRequest& stop) {
     const bool stopped = step_ < total_steps_;
     if (stopped) report.message(fmt::format("stopping on signal {} after step {}", stop.signal(), step_));
     finish(report, stopped);
+    summary_.wall_seconds = core::now_s() - begin;
+    summarise();
     return summary_;
 }
 
