@@ -99,9 +99,9 @@ constexpr std::array kAliases = {
         Alias{"valid_data", "data.validation"},
 };
 
-constexpr std::array<std::string_view, 7> kPlannedKeys = {
-        "run.bitwise_across_layouts", "zero.bucket_bytes", "zero.offload_path", "recompute.layers", "recompute.bytes",
-        "checkpoint.async",           "log.tensorboard"};
+constexpr std::array<std::string_view, 6> kPlannedKeys = {
+        "run.bitwise_across_layouts", "zero.bucket_bytes", "zero.offload_path",
+        "recompute.layers",           "recompute.bytes",   "checkpoint.async"};
 
 std::string normalised(std::string_view name) {
     std::string result(name);
