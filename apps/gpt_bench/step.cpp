@@ -8,6 +8,8 @@
 
 #include "core/clock.h"
 #include "core/philox.h"
+#include "gpt_bench/floor.h"
+#include "train/micro_batch.h"
 #include "train/settings.h"
 
 namespace tessera::apps {
@@ -32,9 +34,24 @@ data::Batch random_tokens(const train::Config& config, std::int64_t step) {
     return batch;
 }
 
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
+FloorArgs floor_args(const train::Config& config) {
+    const layers::ModelConfig model = train::engine_settings(config).model;
+    const std::int64_t tokens = config.batch.global_batch_size * config.model.seq_length;
+    const auto squares = static_cast<double>(tokens * config.model.seq_length);
+    const auto all = static_cast<double>(tokens);
+    return {.model = model,
+            .tokens = core::round_up(config.batch.micro_batch_size * config.model.seq_length, train::kTokenMultiple),
+            .micro_batches = config.batch.global_batch_size / config.batch.micro_batch_size,
+            .attention_flops = layers::training_flops(model, all, squares) - layers::training_flops(model, all, 0)};
+}
+
+void print_floor(const Floor& floor, double step_s) {
+    std::printf(
+            "floor: %.1f ms = products alone %.1f (best %.1f GFLOP/s) + attention %.1f + optimizer %.1f (%.1f GB/s); "
+            "the "
+            "step reaches %.1f %% of it\n",
+            floor.total_s() * 1e3, floor.products_s * 1e3, floor.best_flops_s / 1e9, floor.attention_s * 1e3,
+            floor.optimizer_s * 1e3, floor.bandwidth_bytes_s / 1e9, 100 * floor.total_s() / step_s);
 }
 
 void print_operations(const kernels::OpAccount& account, std::int64_t steps) {
@@ -87,6 +104,7 @@ int bench_step(const StepOptions& options) {
     engine.initialise();
     std::vector<double> seconds;
     double flops = 0;
+    FloorBench floor(floor_args(config));
     for (std::int64_t step = 0; step < options.warmup + options.steps; ++step) {
         const data::Batch batch = random_tokens(config, step);
         if (step == options.warmup) engine.backend().account().reset();
@@ -95,6 +113,7 @@ int bench_step(const StepOptions& options) {
         if (step < options.warmup) continue;
         seconds.push_back(core::now_s() - begin);
         flops = result.model_flops;
+        if (!options.csv) floor.measure();
     }
     const auto tokens = static_cast<double>(config.batch.global_batch_size * config.model.seq_length);
     const double step_s = median(seconds);
@@ -115,6 +134,7 @@ int bench_step(const StepOptions& options) {
             step_s * 1e3, static_cast<long long>(options.steps),
             *std::min_element(seconds.begin(), seconds.end()) * 1e3,
             *std::max_element(seconds.begin(), seconds.end()) * 1e3, tokens / step_s, flops / step_s / 1e12);
+    print_floor(floor.result(), step_s);
     print_operations(engine.backend().account(), options.steps);
     print_memory(engine.pool().statistics(), engine.peak_saved_bytes());
     return 0;

@@ -133,6 +133,8 @@ struct LogConfig {
     std::int64_t interval = 1;
     ProgressStyle progress = ProgressStyle::automatic;
     bool loss_curve = true;
+    bool tensorboard = true;
+    std::string tensorboard_directory;  ///< empty: RUN/tensorboard
 };
 
 struct DeviceConfig {

@@ -96,9 +96,9 @@ constexpr std::array kAliases = {
         Alias{"valid_data", "data.validation"},
 };
 
-constexpr std::array<std::string_view, 8> kPlannedKeys = {
+constexpr std::array<std::string_view, 7> kPlannedKeys = {
         "run.bitwise_across_layouts", "batch.rampup",    "zero.bucket_bytes", "zero.offload_path",
-        "recompute.layers",           "recompute.bytes", "checkpoint.async",  "log.tensorboard"};
+        "recompute.layers",           "recompute.bytes", "checkpoint.async"};
 
 std::string normalised(std::string_view name) {
     std::string result(name);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "train/append_file.h"
+
 namespace tessera::train {
 
 /// What one optimizer step reports. Counters are totals since the beginning of the run, this step included.
@@ -56,19 +58,13 @@ public:
     ///               kept under the name metrics.previous-N.jsonl.
     /// Throws EnvironmentError if the file cannot be written, DataError if a line before the last is not a record.
     MetricsWriter(std::string path, std::int64_t resumed_step);
-    ~MetricsWriter();
-    MetricsWriter(const MetricsWriter&) = delete;
-    MetricsWriter& operator=(const MetricsWriter&) = delete;
 
     void write(const StepMetrics& metrics);
     void write(const EvaluationMetrics& metrics);
-    const std::string& path() const { return path_; }
+    const std::string& path() const { return file_.path(); }
 
 private:
-    void write_line(std::string line);
-
-    std::string path_;
-    int fd_ = -1;
+    AppendFile file_;
 };
 
 /// Reads metrics.jsonl; a last line cut by a crash is ignored.

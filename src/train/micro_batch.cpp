@@ -11,8 +11,6 @@ using core::DType;
 using core::MemoryCategory;
 using core::Tensor;
 
-constexpr std::int64_t kTokenMultiple = 16;
-
 /// The token map on the host, before it goes to the device.
 struct HostMap {
     std::vector<std::int64_t> sample;

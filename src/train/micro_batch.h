@@ -4,6 +4,9 @@
 
 namespace tessera::train {
 
+/// T is rounded up to a multiple of this.
+inline constexpr std::int64_t kTokenMultiple = 16;
+
 /// The tensors of one micro-batch: exactly T tokens, num_samples·seq_length rounded up to a multiple of 16; padding
 /// tokens belong to no sequence and carry no loss.
 struct MicroBatch {

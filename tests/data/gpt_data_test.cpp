@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "data/data_support.h"
+#include "data/packed_support.h"
 
 namespace tessera::data {
 namespace {
@@ -82,6 +83,20 @@ TEST(GptData, from_text_to_shards_and_back) {
     EXPECT_THAT(shown.out, HasSubstr("checked"));
     EXPECT_THAT(shown.out, HasSubstr("Syn: naïve – café"));
     expect_one_line_refusal(gpt_data(folder, fmt::format("tokenize {} {}", corpus, options)), "--overwrite");
+}
+
+TEST(GptData, a_damaged_packed_file_is_one_line_with_its_place) {
+    const TemporaryFolder folder;
+    test::small_tokenizer(folder);
+    const std::string packed = test::gzip_of(test::sample_text(500));
+    const std::string cut = folder.file("cut.txt.gz", packed.substr(0, packed.size() / 2));
+    const std::string end = fmt::format("{} is cut off: it ends at byte {}", cut, packed.size() / 2);
+    expect_one_line_refusal(gpt_data(folder, fmt::format("tokenizer {} -o {}", cut, folder.path("t.model"))), end);
+    expect_one_line_refusal(
+            gpt_data(folder, fmt::format("tokenize {} -t {} -o {}", cut, folder.path("small.model"), folder.path("c"))),
+            end);
+    EXPECT_EQ(folder.names(),
+              (std::vector<std::string>{"cut.txt.gz", "small.model", "stderr", "stdout", "tokenizer_corpus.txt"}));
 }
 
 TEST(GptData, TX_03_hard_and_soft_limits) {

@@ -3,6 +3,7 @@
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/packed_gemm.h"
 
 namespace tessera::kernels::cpu {
 namespace {
@@ -80,30 +81,30 @@ public:
         if (!direct) buffer = workspace(tokens * inputs);
         float* product = direct ? args.dx.data<float>() : buffer.data<float>();
         if (f32) {
-            gemm({.m = tokens,
-                  .n = inputs,
-                  .k = outputs,
-                  .a = args.dy.data<float>(),
-                  .lda = outputs,
-                  .b = args.weight.data<float>(),
-                  .ldb = inputs,
-                  .beta = direct && args.accumulate ? 1.0F : 0.0F,
-                  .c = product,
-                  .ldc = inputs});
+            multiply({.m = tokens,
+                      .n = inputs,
+                      .k = outputs,
+                      .a = args.dy.data<float>(),
+                      .lda = outputs,
+                      .b = args.weight.data<float>(),
+                      .ldb = inputs,
+                      .beta = direct && args.accumulate ? 1.0F : 0.0F,
+                      .c = product,
+                      .ldc = inputs});
             if (direct) return;
         } else {
             const Tensor dy = widened(args.dy);
             for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
-                gemm({.m = tokens,
-                      .n = inputs,
-                      .k = rows,
-                      .a = dy.data<float>() + begin,
-                      .lda = outputs,
-                      .b = panel,
-                      .ldb = inputs,
-                      .beta = begin > 0 ? 1.0F : 0.0F,
-                      .c = product,
-                      .ldc = inputs});
+                multiply({.m = tokens,
+                          .n = inputs,
+                          .k = rows,
+                          .a = dy.data<float>() + begin,
+                          .lda = outputs,
+                          .b = panel,
+                          .ldb = inputs,
+                          .beta = begin > 0 ? 1.0F : 0.0F,
+                          .c = product,
+                          .ldc = inputs});
             });
         }
         backward_epilogue({.epilogue = args.epilogue,
@@ -140,6 +141,16 @@ public:
 private:
     Tensor workspace(std::int64_t count) {
         return Tensor::empty(pool_, {count}, DType::f32, core::MemoryCategory::workspace);
+    }
+
+    void multiply(const GemmArgs& args) {
+        const std::int64_t floats = packing_floats(args);
+        if (floats == 0) {
+            gemm(args);
+            return;
+        }
+        const Tensor scratch = workspace(floats);
+        packed_gemm(args, scratch.data<float>());
     }
 
     Tensor widened(const Tensor& tensor) {
