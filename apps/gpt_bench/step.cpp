@@ -91,7 +91,7 @@ void print_memory(const core::MemoryStatistics& statistics, std::int64_t saved_b
 
 }  // namespace
 
-int bench_step(const StepOptions& options) {
+train::Config load_bench_config(const StepOptions& options) {
     train::Config config = train::load_config(options.config, options.overrides);
     if (config.model.vocab_size == 0) {
         core::raise<core::UsageError>(
@@ -100,6 +100,11 @@ int bench_step(const StepOptions& options) {
                 options.config);
     }
     if (config.device.threads > 0) omp_set_num_threads(static_cast<int>(config.device.threads));
+    return config;
+}
+
+int bench_step(const StepOptions& options) {
+    const train::Config config = load_bench_config(options);
     train::Engine engine(train::engine_settings(config));
     engine.initialise();
     std::vector<double> seconds;

@@ -57,7 +57,16 @@ void visit_surroundings(E& evaluation, L& log, D& device, V& visit) {
                 .key = "progress",
                 .doc = "bar, log lines or none; auto: bar on a terminal, lines elsewhere"},
           log.progress);
-    visit(Field{.section = "log", .key = "loss_curve", .doc = "draw loss_curve.svg at the end"}, log.loss_curve);
+    visit(Field{.section = "log", .key = "loss_curve", .doc = "draw loss.svg at the end"}, log.loss_curve);
+    visit(Field{.section = "log", .key = "tensorboard", .doc = "write event files for TensorBoard"}, log.tensorboard);
+    visit(Field{.section = "log",
+                .key = "tensorboard_directory",
+                .doc = "folder of the event files",
+                .kind = FieldKind::path,
+                .default_text = "`tensorboard` in run.directory",
+                .applies = [](const Config& config) { return config.log.tensorboard; },
+                .applies_when = "with log.tensorboard = true"},
+          log.tensorboard_directory);
     visit(Field{.section = "device", .key = "backend", .doc = "where kernels run", .planned = "cuda"}, device.backend);
     visit(Field{.section = "device",
                 .key = "threads",

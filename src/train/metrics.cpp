@@ -1,11 +1,6 @@
 #include "train/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -114,6 +109,19 @@ void drop_later_records(const std::string& path, std::int64_t resumed_step) {
     if (kept != text) replace_file(path, kept);
 }
 
+/// The path, once what an earlier process left there stands as this one needs it.
+std::string prepared(std::string path, std::int64_t resumed_step) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error) && std::filesystem::file_size(path, error) > 0) {
+        if (resumed_step == 0) {
+            keep_previous(path);
+        } else {
+            drop_later_records(path, resumed_step);
+        }
+    }
+    return path;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& metrics) {
@@ -148,41 +156,14 @@ std::string to_json(const EvaluationMetrics& metrics) {
     return json.dump();
 }
 
-MetricsWriter::MetricsWriter(std::string path, std::int64_t resumed_step) : path_(std::move(path)) {
-    std::error_code error;
-    if (std::filesystem::exists(path_, error) && std::filesystem::file_size(path_, error) > 0) {
-        if (resumed_step == 0) {
-            keep_previous(path_);
-        } else {
-            drop_later_records(path_, resumed_step);
-        }
-    }
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd_ < 0) core::raise<core::EnvironmentError>("cannot open '{}' for writing: {}", path_, std::strerror(errno));
-}
-
-MetricsWriter::~MetricsWriter() {
-    if (fd_ >= 0) ::close(fd_);
-}
+MetricsWriter::MetricsWriter(std::string path, std::int64_t resumed_step)
+    : file_(prepared(std::move(path), resumed_step), OpenMode::append) {}
 
 void MetricsWriter::write(const StepMetrics& metrics) {
-    write_line(to_json(metrics));
+    file_.write(to_json(metrics) + "\n");
 }
 void MetricsWriter::write(const EvaluationMetrics& metrics) {
-    write_line(to_json(metrics));
-}
-
-void MetricsWriter::write_line(std::string line) {
-    line += '\n';
-    std::string_view left = line;
-    while (!left.empty()) {
-        const ssize_t written = ::write(fd_, left.data(), left.size());
-        if (written < 0) {
-            if (errno == EINTR) continue;
-            core::raise<core::EnvironmentError>("cannot write '{}': {}", path_, std::strerror(errno));
-        }
-        left.remove_prefix(static_cast<std::size_t>(written));
-    }
+    file_.write(to_json(metrics) + "\n");
 }
 
 MetricsHistory read_metrics(const std::string& path) {

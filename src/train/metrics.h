@@ -4,12 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "train/append_file.h"
+
 namespace tessera::train {
 
 /// What one optimizer step reports. Counters are totals since the beginning of the run, this step included.
 struct StepMetrics {
     std::int64_t step = 0;  ///< 1-based: steps done
     std::int64_t total_steps = 0;
+    std::int64_t total_samples = 0;  ///< consumed at the end; for the time left, not written; 0: unknown
     std::int64_t consumed_samples = 0;
     std::int64_t consumed_tokens = 0;
     std::int64_t global_batch_size = 0;
@@ -56,19 +59,13 @@ public:
     ///               kept under the name metrics.previous-N.jsonl.
     /// Throws EnvironmentError if the file cannot be written, DataError if a line before the last is not a record.
     MetricsWriter(std::string path, std::int64_t resumed_step);
-    ~MetricsWriter();
-    MetricsWriter(const MetricsWriter&) = delete;
-    MetricsWriter& operator=(const MetricsWriter&) = delete;
 
     void write(const StepMetrics& metrics);
     void write(const EvaluationMetrics& metrics);
-    const std::string& path() const { return path_; }
+    const std::string& path() const { return file_.path(); }
 
 private:
-    void write_line(std::string line);
-
-    std::string path_;
-    int fd_ = -1;
+    AppendFile file_;
 };
 
 /// Reads metrics.jsonl; a last line cut by a crash is ignored.

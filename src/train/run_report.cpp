@@ -9,11 +9,17 @@
 
 namespace tessera::train {
 
+std::string tensorboard_folder(const Config& config) {
+    return config.log.tensorboard_directory.empty() ? config.run.directory + "/tensorboard"
+                                                    : config.log.tensorboard_directory;
+}
+
 RunReport::RunReport(const Config& config, const std::string& run_directory, std::int64_t resumed_step,
                      std::int64_t total_steps)
     : writer_(run_directory + "/metrics.jsonl", resumed_step),
       style_(resolve_progress(config.log.progress, STDERR_FILENO)),
       interval_(config.log.interval) {
+    if (config.log.tensorboard) tensorboard_.emplace(tensorboard_folder(config), resumed_step);
     if (style_ == ProgressStyle::bar) bar_ = std::make_unique<ProgressBar>(STDERR_FILENO, resumed_step, total_steps);
 }
 
@@ -21,6 +27,7 @@ RunReport::~RunReport() = default;
 
 void RunReport::step(StepMetrics metrics) {
     writer_.write(metrics);
+    if (tensorboard_) tensorboard_->write(metrics);
     if (bar_) {
         bar_->update(metrics);
     } else if (style_ == ProgressStyle::lines &&
@@ -32,6 +39,7 @@ void RunReport::step(StepMetrics metrics) {
 
 void RunReport::evaluation(const EvaluationMetrics& metrics) {
     writer_.write(metrics);
+    if (tensorboard_) tensorboard_->write(metrics);
     if (bar_) {
         bar_->message(log_line(metrics));
     } else if (style_ == ProgressStyle::lines) {

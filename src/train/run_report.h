@@ -1,14 +1,20 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/config.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/tensorboard_writer.h"
 
 namespace tessera::train {
 
-/// Where a run's numbers go: metrics.jsonl always, and to people a progress bar on a terminal or the field's log line.
+/// Where the event files of a run go: log.tensorboard_directory, or RUN/tensorboard.
+std::string tensorboard_folder(const Config& config);
+
+/// Where a run's numbers go: metrics.jsonl always, TensorBoard's event files unless log.tensorboard is off, and to
+/// people a progress bar on a terminal or the field's log line.
 class RunReport {
 public:
     RunReport(const Config& config, const std::string& run_directory, std::int64_t resumed_step,
@@ -24,6 +30,7 @@ public:
 
 private:
     MetricsWriter writer_;
+    std::optional<TensorBoardWriter> tensorboard_;
     ProgressStyle style_;
     std::int64_t interval_;
     std::unique_ptr<ProgressBar> bar_;
