@@ -1,6 +1,7 @@
 #include "gpt_bench/step.h"
 
 #include <omp.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -89,6 +90,24 @@ void print_memory(const core::MemoryStatistics& statistics, std::int64_t saved_b
     std::printf("%-40s %12.1f\n", "kept by the tape", static_cast<double>(saved_bytes) / kMiB);
 }
 
+/// state: parameters, gradients and optimizer; kept: what the tape holds, logits included; resident: the process's
+/// peak.
+void print_csv(train::Engine& engine, double tokens_per_s, double step_s, double flops) {
+    constexpr double kMiB = 1 << 20;
+    const core::MemoryStatistics& statistics = engine.pool().statistics();
+    std::int64_t state = 0;
+    for (const auto category :
+         {core::MemoryCategory::parameters, core::MemoryCategory::gradients, core::MemoryCategory::optimizer}) {
+        state += statistics[category].peak_bytes;
+    }
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::printf("tokens_per_s,step_ms,model_gflops,peak_mib,state_mib,kept_mib,resident_mib\n");
+    std::printf("%.2f,%.3f,%.2f,%.1f,%.1f,%.1f,%.1f\n", tokens_per_s, step_s * 1e3, flops / step_s / 1e9,
+                static_cast<double>(statistics.peak_bytes) / kMiB, static_cast<double>(state) / kMiB,
+                static_cast<double>(engine.peak_saved_bytes()) / kMiB, static_cast<double>(usage.ru_maxrss) / 1024);
+}
+
 }  // namespace
 
 train::Config load_bench_config(const StepOptions& options) {
@@ -123,8 +142,7 @@ int bench_step(const StepOptions& options) {
     const auto tokens = static_cast<double>(config.batch.global_batch_size * config.model.seq_length);
     const double step_s = median(seconds);
     if (options.csv) {
-        std::printf("tokens_per_s,step_ms,model_gflops\n%.2f,%.3f,%.2f\n", tokens / step_s, step_s * 1e3,
-                    flops / step_s / 1e9);
+        print_csv(engine, tokens / step_s, step_s, flops);
         return 0;
     }
     std::printf("%s\n", engine.backend().description().c_str());
