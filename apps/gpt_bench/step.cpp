@@ -55,9 +55,26 @@ void print_floor(const Floor& floor, double step_s) {
             floor.optimizer_s * 1e3, floor.bandwidth_bytes_s / 1e9, 100 * floor.total_s() / step_s);
 }
 
+/// state: parameters, gradients and optimizer; kept: what the tape holds, logits included; resident: the process's
+/// peak.
+void print_csv(train::Engine& engine, double tokens_per_s, double step_s, double flops) {
+    constexpr double kMiB = 1 << 20;
+    const core::MemoryStatistics& statistics = engine.pool().statistics();
+    std::int64_t state = 0;
+    for (const auto category :
+         {core::MemoryCategory::parameters, core::MemoryCategory::gradients, core::MemoryCategory::optimizer}) {
+        state += statistics[category].peak_bytes;
+    }
+    std::printf("tokens_per_s,step_ms,model_gflops,peak_mib,state_mib,kept_mib,resident_mib\n");
+    std::printf("%.2f,%.3f,%.2f,%.1f,%.1f,%.1f,%.1f\n", tokens_per_s, step_s * 1e3, flops / step_s / 1e9,
+                static_cast<double>(statistics.peak_bytes) / kMiB, static_cast<double>(state) / kMiB,
+                static_cast<double>(engine.peak_saved_bytes()) / kMiB,
+                static_cast<double>(train::peak_resident_bytes()) / kMiB);
+}
+
 }  // namespace
 
-int bench_step(const StepOptions& options) {
+train::Config load_bench_config(const StepOptions& options) {
     train::Config config = train::load_config(options.config, options.overrides);
     if (config.model.vocab_size == 0) {
         core::raise<core::UsageError>(
@@ -66,6 +83,11 @@ int bench_step(const StepOptions& options) {
                 options.config);
     }
     if (config.device.threads > 0) omp_set_num_threads(static_cast<int>(config.device.threads));
+    return config;
+}
+
+int bench_step(const StepOptions& options) {
+    const train::Config config = load_bench_config(options);
     train::Engine engine(train::engine_settings(config));
     engine.initialise();
     std::vector<double> seconds;
@@ -84,8 +106,7 @@ int bench_step(const StepOptions& options) {
     const auto tokens = static_cast<double>(config.batch.global_batch_size * config.model.seq_length);
     const double step_s = median(seconds);
     if (options.csv) {
-        std::printf("tokens_per_s,step_ms,model_gflops\n%.2f,%.3f,%.2f\n", tokens / step_s, step_s * 1e3,
-                    flops / step_s / 1e9);
+        print_csv(engine, tokens / step_s, step_s, flops);
         return 0;
     }
     std::printf("%s\n", engine.backend().description().c_str());
@@ -105,8 +126,7 @@ int bench_step(const StepOptions& options) {
                                  .steps = options.steps,
                                  .seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0),
                                  .memory = engine.pool().statistics(),
-                                 .saved_bytes = engine.peak_saved_bytes(),
-                                 .peak_resident_bytes = train::peak_resident_bytes()};
+                                 .saved_bytes = engine.peak_saved_bytes()};
     std::printf("\n%s\n%s", train::operation_table(profile).c_str(), train::memory_table(profile).c_str());
     return 0;
 }

@@ -52,7 +52,8 @@ std::string read_prompt(const Options& options) {
     if (options.prompt_file.empty()) return options.prompt;
     if (options.prompt_file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
     std::ifstream in(options.prompt_file, std::ios::binary);
-    if (!in) core::raise<core::UsageError>("cannot read the prompt file {}", options.prompt_file);
+    if (!in || std::filesystem::is_directory(options.prompt_file))
+        core::raise<core::UsageError>("cannot read the prompt file {}", options.prompt_file);
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -81,18 +82,26 @@ int generate(const Options& options) {
     request.sampling = options.sampling;
     request.cache = options.no_cache ? train::CacheUse::recompute : train::CacheUse::keep;
     train::check_request(engine, request);
+    const std::int64_t room = engine.model().config().seq_length - static_cast<std::int64_t>(request.prompt.size());
+    bool filled = false;
     for (std::int64_t sample = 0; sample < options.samples; ++sample) {
         data::StreamDecoder decoder(tokenizer, data::DecodeFrom::continuation);
         std::fwrite(prompt.data(), 1, prompt.size(), stdout);
-        train::generate(engine, request, [&](std::int32_t id) {
+        const std::vector<std::int32_t> generated = train::generate(engine, request, [&](std::int32_t id) {
             const std::string piece = decoder.push(id);
             std::fwrite(piece.data(), 1, piece.size(), stdout);
             std::fflush(stdout);
         });
+        filled = filled || (room < options.max_tokens && static_cast<std::int64_t>(generated.size()) == room);
         const std::string rest = decoder.finish();
         std::fwrite(rest.data(), 1, rest.size(), stdout);
         std::fputs(sample + 1 < options.samples ? "\n\n" : "\n", stdout);
         ++request.sampling.seed;
+    }
+    if (filled) {
+        core::log_info(
+                fmt::format("the context of {} tokens is full: {} of the {} tokens asked for fit after the prompt",
+                            engine.model().config().seq_length, room, options.max_tokens));
     }
     return 0;
 }

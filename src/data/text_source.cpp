@@ -4,9 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -18,25 +15,25 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kKeysListed = 12;
 
-/// Why the file cannot be read as text; empty if it can.
-std::string unreadable_reason(const std::string& path) {
+/// What is wrong with the file as a source of text, beginning with its path; empty if nothing is.
+std::string fault_of(const std::string& path) try {
     std::error_code code;
     const auto status = std::filesystem::status(path, code);
-    if (!std::filesystem::exists(status)) return "no such file";
-    if (std::filesystem::is_directory(status)) return "is a folder, not a file";
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return std::strerror(errno);
-    std::array<unsigned char, 4> magic{};
-    file.read(reinterpret_cast<char*>(magic.data()), static_cast<std::streamsize>(magic.size()));
-    if (magic[0] == 0x1F && magic[1] == 0x8B)
-        return "is compressed with gzip; unpack it first, for example zcat FILE > FILE.txt";
-    if (magic == std::array<unsigned char, 4>{0x28, 0xB5, 0x2F, 0xFD})
-        return "is compressed with zstd; unpack it first with unzstd";
+    if (!std::filesystem::exists(status)) return path + " no such file";
+    if (std::filesystem::is_directory(status)) return path + " is a folder, not a file";
+    if (!std::filesystem::is_regular_file(status)) return path + " is not a regular file";
+    ByteSource source(path);
     return {};
+} catch (const core::DataError& error) {
+    return error.what();
 }
 
 bool named_like_jsonl(const std::string& path) {
-    const std::string extension = std::filesystem::path(path).extension().string();
+    std::filesystem::path name(path);
+    if (const auto packed = name.extension(); packed == ".gz" || packed == ".zst" || packed == ".zstd") {
+        name.replace_extension();
+    }
+    const auto extension = name.extension();
     return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
@@ -79,7 +76,7 @@ std::int64_t repair_surrogate_escapes(std::string& line) {
     return repaired;
 }
 
-std::string parser_reason(const nlohmann::json::parse_error& error) {
+std::string parser_reason(const nlohmann::json::exception& error) {
     const std::string text = error.what();
     const std::size_t colon = text.find(": ");
     return colon == std::string::npos ? text : text.substr(colon + 2);
@@ -89,23 +86,26 @@ std::string parser_reason(const nlohmann::json::parse_error& error) {
 
 TextSource::TextSource(TextSourceArgs args) : args_(std::move(args)) {
     if (args_.paths.empty()) core::raise<core::UsageError>("no text files were given");
-    std::vector<std::string> reasons;
+    std::vector<std::string> faults;
     for (const std::string& path : args_.paths) {
-        const std::string reason = unreadable_reason(path);
-        if (!reason.empty()) {
-            reasons.push_back(fmt::format("{} {}", path, reason));
+        std::string fault = fault_of(path);
+        if (!fault.empty()) {
+            faults.push_back(std::move(fault));
         } else {
             total_bytes_ += static_cast<std::int64_t>(std::filesystem::file_size(path));
         }
     }
-    if (!reasons.empty()) core::raise<core::DataError>("cannot read text: {}", fmt::join(reasons, "; "));
+    if (!faults.empty()) core::raise<core::DataError>("cannot read text: {}", fmt::join(faults, "; "));
+}
+
+std::int64_t TextSource::bytes_read() const {
+    return bytes_of_ended_files_ + (file_ != nullptr ? file_->file_bytes_read() : 0);
 }
 
 bool TextSource::open_next_file() {
     if (file_index_ == args_.paths.size()) return false;
     const std::string& path = args_.paths[file_index_];
-    file_ = std::ifstream(path, std::ios::binary);
-    if (!file_) core::raise<core::DataError>("cannot open {}: {}", path, std::strerror(errno));
+    file_ = std::make_unique<ByteSource>(path);
     is_jsonl_ = args_.format == TextFormat::jsonl || (args_.format == TextFormat::by_name && named_like_jsonl(path));
     separator_ = is_jsonl_ ? "\n" : args_.separator;
     repair_ = Utf8Repair();
@@ -114,7 +114,6 @@ bool TextSource::open_next_file() {
     buffer_start_ = 0;
     search_from_ = 0;
     line_ = 0;
-    file_open_ = true;
     file_ended_ = false;
     while (buffer_.size() < kByteOrderMark.size() && read_more()) continue;
     if (buffer_.starts_with(kByteOrderMark)) buffer_.erase(0, kByteOrderMark.size());
@@ -139,11 +138,7 @@ bool TextSource::read_more() {
         buffer_start_ = 0;
     }
     std::string raw(kReadBytes, '\0');
-    file_.read(raw.data(), static_cast<std::streamsize>(raw.size()));
-    if (file_.bad())
-        core::raise<core::EnvironmentError>("reading {} failed: {}", args_.paths[file_index_], std::strerror(errno));
-    raw.resize(static_cast<std::size_t>(file_.gcount()));
-    bytes_read_ += file_.gcount();
+    raw.resize(file_->read(raw));
     if (raw.empty()) {
         file_ended_ = true;
         repair_.finish(buffer_);
@@ -151,20 +146,21 @@ bool TextSource::read_more() {
         repair_.append(raw, buffer_);
     }
     count_invalid(repair_.replaced() - repaired_in_file_,
-                  fmt::format("{} at byte {}", args_.paths[file_index_], repair_.first_offset()));
+                  fmt::format("{} at byte {}{}", args_.paths[file_index_], repair_.first_offset(),
+                              file_->compression() == Compression::none ? "" : " of the unpacked text"));
     repaired_in_file_ = repair_.replaced();
     return true;
 }
 
 void TextSource::finish_file() {
-    file_open_ = false;
-    file_.close();
+    bytes_of_ended_files_ += file_->file_bytes_read();
+    file_.reset();
     ++file_index_;
 }
 
 bool TextSource::next_raw(std::string& raw) {
     while (true) {
-        if (!file_open_ && !open_next_file()) return false;
+        if (file_ == nullptr && !open_next_file()) return false;
         const std::size_t at = separator_.empty() ? std::string::npos : buffer_.find(separator_, search_from_);
         if (at != std::string::npos) {
             raw.assign(buffer_, buffer_start_, at - buffer_start_);
@@ -206,6 +202,9 @@ bool TextSource::text_of_line(const std::string& line, std::string& document) {
         object = nlohmann::json::parse(line);
     } catch (const nlohmann::json::parse_error& error) {
         malformed(static_cast<std::int64_t>(error.byte), fmt::format("not valid JSON ({})", parser_reason(error)));
+        return false;
+    } catch (const nlohmann::json::out_of_range& error) {
+        malformed(1, fmt::format("a number that no double holds ({})", parser_reason(error)));
         return false;
     }
     if (!object.is_object()) {

@@ -1,15 +1,16 @@
 #pragma once
 #include <cstdint>
-#include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "data/byte_source.h"
 #include "data/utf8.h"
 
 namespace tessera::data {
 
-/// by_name: .jsonl, .ndjson and .json are JSON lines, everything else is plain text.
+/// by_name: .jsonl, .ndjson and .json, also followed by .gz or .zst, are JSON lines, everything else is plain text.
 enum class TextFormat { by_name, text, jsonl };
 enum class InvalidUtf8 { replace, refuse };
 enum class MalformedJsonl { refuse, skip };
@@ -30,19 +31,21 @@ struct TextCounts {
     std::int64_t empty_documents = 0;
     std::int64_t text_bytes = 0;
     std::int64_t invalid_utf8 = 0;
-    /// "PATH at byte N" or "PATH in line N" of the first ill-formed UTF-8; empty if there was none.
+    /// "PATH at byte N" (of the text, where the file is packed) or "PATH in line N" of the first ill-formed UTF-8;
+    /// empty if there was none.
     std::string first_invalid_utf8;
     std::int64_t malformed_lines = 0;
     std::int64_t lines_without_key = 0;
 };
 
-/// The documents of text files, in order. A byte order mark at the start of a file is dropped; ill-formed UTF-8 becomes
-/// U+FFFD and is counted, or is refused; documents that are empty or blank are skipped and counted. In plain text with
-/// a separator that starts with a line break, the one line break that ends a file is not part of its last document. In
-/// JSON lines, blank lines are skipped; a lone surrogate escape counts as ill-formed UTF-8; a line without the key (or
-/// with null) is counted. The constructor throws DataError naming every path that is missing, is no file or is
-/// compressed. next() throws DataError for refused text (path and byte offset), for malformed JSON lines (path, line,
-/// column) and, at the end, if lines were read and none had the key (the keys found).
+/// The documents of text files, in order; files packed with gzip or zstd are unpacked (ByteSource). A byte order mark
+/// at the start of a file is dropped; ill-formed UTF-8 becomes U+FFFD and is counted, or is refused; documents that are
+/// empty or blank are skipped and counted. In plain text with a separator that starts with a line break, the one line
+/// break that ends a file is not part of its last document. In JSON lines, blank lines are skipped; a lone surrogate
+/// escape counts as ill-formed UTF-8; a line without the key (or with null) is counted. The constructor throws
+/// DataError naming every path that is missing, is no file or is packed in another way. next() throws DataError for
+/// refused text (path and byte offset), for malformed JSON lines (path, line, column), for damaged packed files (path,
+/// byte offset) and, at the end, if lines were read and none had the key (the keys found).
 class TextSource {
 public:
     explicit TextSource(TextSourceArgs args);
@@ -51,8 +54,9 @@ public:
     bool next(std::string& document);
 
     const TextCounts& counts() const { return counts_; }
+    /// Bytes of all files as they lie on the disk, and how many of them were read: the progress.
     std::int64_t total_bytes() const { return total_bytes_; }
-    std::int64_t bytes_read() const { return bytes_read_; }
+    std::int64_t bytes_read() const;
 
 private:
     bool open_next_file();
@@ -66,11 +70,10 @@ private:
     TextSourceArgs args_;
     TextCounts counts_;
     std::int64_t total_bytes_ = 0;
-    std::int64_t bytes_read_ = 0;
+    std::int64_t bytes_of_ended_files_ = 0;
 
     std::size_t file_index_ = 0;
-    std::ifstream file_;
-    bool file_open_ = false;
+    std::unique_ptr<ByteSource> file_;
     bool file_ended_ = false;
     bool is_jsonl_ = false;
     std::string separator_;

@@ -64,11 +64,13 @@ struct Sample {
     std::int64_t corpus_bytes = 0;
 };
 
-Sample draw_sample(TextSource& source, std::int64_t sample_bytes) {
+/// Of packed files the bytes they unpack to count: packing a corpus changes no tokenizer.
+Sample draw_sample(TextSource& source, const std::vector<std::string>& paths, std::int64_t sample_bytes) {
     Sample sample;
-    const double keep = source.total_bytes() <= sample_bytes
-                                ? 1.0
-                                : static_cast<double>(sample_bytes) / static_cast<double>(source.total_bytes());
+    std::int64_t total_bytes = 0;
+    for (const std::string& path : paths) total_bytes += unpacked_bytes(path);
+    const double keep =
+            total_bytes <= sample_bytes ? 1.0 : static_cast<double>(sample_bytes) / static_cast<double>(total_bytes);
     std::string document;
     while (source.next(document)) {
         std::string_view rest = document;
@@ -186,7 +188,7 @@ TrainTokenizerResult train_tokenizer(const TrainTokenizerArgs& args) {
         core::raise<core::UsageError>("the sample must be at least 1 byte, not {}", args.sample_bytes);
     AtomicFile output(args.output_path);
     TextSource source(args.source);
-    const Sample sample = draw_sample(source, args.sample_bytes);
+    const Sample sample = draw_sample(source, args.source.paths, args.sample_bytes);
     if (sample.bytes == 0) {
         core::raise<core::DataError>(
                 "no text to train a tokenizer on: {} files with {} bytes hold no document that is not blank",

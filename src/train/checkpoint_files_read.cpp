@@ -205,11 +205,21 @@ struct CheckpointReader::Contents {
         }
     }
 
-    /// The slice's bytes, their checksum compared before the first use.
-    std::span<const std::byte> bytes_of(const IndexTensor& tensor, const IndexSlice& slice) {
-        const std::span<const std::byte> bytes = files.at(slice.file).data(entry_of(tensor, slice));
+    /// Calls use(bytes of the slice), their checksum compared before the first use. No more than one slice is in memory
+    /// at a time.
+    template <typename Use>
+    void with_bytes_of(const IndexTensor& tensor, const IndexSlice& slice, const Use& use) {
+        const SafetensorsFile& file = files.at(slice.file);
+        const SafetensorsEntry& entry = entry_of(tensor, slice);
+        const std::span<const std::byte> bytes = file.data(entry);
+        check_bytes(slice, bytes);
+        use(bytes);
+        file.release(entry);
+    }
+
+    void check_bytes(const IndexSlice& slice, std::span<const std::byte> bytes) {
         const std::lock_guard lock(mutex);
-        if (checked.contains(&slice)) return bytes;
+        if (checked.contains(&slice)) return;
         const std::uint64_t found = XXH64(bytes.data(), bytes.size(), 0);
         if (found != slice.xxh64) {
             core::raise<CheckpointError>(
@@ -218,7 +228,6 @@ struct CheckpointReader::Contents {
                     path, slice.file, slice.key, found, slice.xxh64);
         }
         checked.insert(&slice);
-        return bytes;
     }
 
     const IndexTensor* find(std::string_view name) const {
@@ -290,14 +299,17 @@ void CheckpointReader::read(std::string_view name, const TensorBlock& block, DTy
     if (block.numel() == 0) return;
     for (const IndexSlice& slice : tensor.slices) {
         if (slice.block.numel() == 0) continue;
-        const std::span<const std::byte> bytes = contents_->bytes_of(tensor, slice);
-        copy_common({slice.block, tensor.info.dtype}, bytes.data(), {block, wanted}, dst);
+        contents_->with_bytes_of(tensor, slice, [&](std::span<const std::byte> bytes) {
+            copy_common({slice.block, tensor.info.dtype}, bytes.data(), {block, wanted}, dst);
+        });
     }
 }
 
 void CheckpointReader::verify() const {
     for (const IndexTensor& tensor : contents_->index.tensors) {
-        for (const IndexSlice& slice : tensor.slices) contents_->bytes_of(tensor, slice);
+        for (const IndexSlice& slice : tensor.slices) {
+            contents_->with_bytes_of(tensor, slice, [](std::span<const std::byte>) {});
+        }
     }
 }
 

@@ -76,7 +76,9 @@ std::string memory_table(const Profile& profile) {
     table += memory_row("total", profile.memory.peak_bytes);
     table += memory_row("reserved from the system", reserved);
     table += memory_row("kept by the tape", profile.saved_bytes);
-    table += memory_row("resident set of the process, peak", profile.peak_resident_bytes);
+    if (profile.peak_resident_bytes > 0) {
+        table += memory_row("resident set of the process, peak", profile.peak_resident_bytes);
+    }
     return table;
 }
 

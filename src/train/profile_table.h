@@ -15,8 +15,8 @@ struct Profile {
     double seconds = 0;                         ///< wall time of these steps
     std::optional<double> data_wait_seconds{};  ///< of those, waiting for the reader; nothing if there is none
     core::MemoryStatistics memory;
-    std::int64_t saved_bytes = 0;          ///< the most that a tape said it kept
-    std::int64_t peak_resident_bytes = 0;  ///< of the whole process
+    std::int64_t saved_bytes = 0;        ///< the most that a tape said it kept
+    std::int64_t peak_resident_bytes{};  ///< of the whole process; 0: left out
 };
 
 /// A table with a row for each operation that was called, the slowest first, then the step's time outside operations,

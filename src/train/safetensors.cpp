@@ -262,6 +262,14 @@ std::span<const std::byte> SafetensorsFile::data(const SafetensorsEntry& entry) 
     return {mapping_->data + entry.begin, static_cast<std::size_t>(entry.end - entry.begin)};
 }
 
+void SafetensorsFile::release(const SafetensorsEntry& entry) const {
+    const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+    const std::int64_t begin = entry.begin / page * page;
+    // Only advice: where it is not taken, nothing is lost.
+    ::madvise(const_cast<std::byte*>(mapping_->data) + begin, static_cast<std::size_t>(entry.end - begin),
+              MADV_DONTNEED);
+}
+
 std::span<const std::byte> SafetensorsFile::header() const {
     return {mapping_->data, static_cast<std::size_t>(data_begin_)};
 }

@@ -63,6 +63,8 @@ public:
     const SafetensorsEntry* find(std::string_view name) const;
     /// The tensor's bytes, valid as long as this file.
     std::span<const std::byte> data(const SafetensorsEntry& entry) const;
+    /// Gives the memory of the tensor's bytes back; they are read from the file again when they are next used.
+    void release(const SafetensorsEntry& entry) const;
     /// Everything before the first tensor.
     std::span<const std::byte> header() const;
     std::int64_t file_bytes() const;

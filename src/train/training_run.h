@@ -39,6 +39,7 @@ private:
     RunData data_;
     std::unique_ptr<Engine> engine_;
     std::int64_t total_steps_ = 0;
+    std::int64_t total_samples_ = 0;  ///< consumed at the end
     std::int64_t step_ = 0;
     std::int64_t consumed_samples_ = 0;
     std::int64_t skipped_steps_ = 0;

@@ -156,11 +156,15 @@ std::string last_line(const std::string& text) {
                        end - (begin == std::string::npos ? 0 : begin + 1) + 1);
 }
 
-void ProgramTest::SetUpTestSuite() {
+void ProgramTest::make_folder() {
     // Threads that spin while others want the cores make a busy machine far slower.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     folder = fs::temp_directory_path() / ("tessera programs " + std::to_string(getpid()));
     fs::create_directories(folder);
+}
+
+void ProgramTest::SetUpTestSuite() {
+    make_folder();
     write_file(folder / "corpus.txt", make_corpus());
     const Outcome tokenizer = run_program("gpt_data", {"tokenizer", (folder / "corpus.txt").string(), "--output",
                                                        (folder / "tokenizer.model").string(), "--vocab-size", "300"});

@@ -46,6 +46,8 @@ class ProgramTest : public testing::Test {
 protected:
     static void SetUpTestSuite();
     static void TearDownTestSuite();
+    /// The first part of the set-up: a folder without anything in it.
+    static void make_folder();
 
     /// The config of a tiny run of this name, with more lines appended to given sections ("[model]\n…" replaces).
     std::filesystem::path config(const std::string& name, const std::string& model = "",

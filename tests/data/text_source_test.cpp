@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data/data_support.h"
+#include "data/packed_support.h"
 
 namespace tessera::data {
 namespace {
@@ -147,14 +148,34 @@ TEST(TextSource, TX_10_the_chosen_key_is_read) {
 
 TEST(TextSource, all_unreadable_paths_are_named_at_once) {
     const TemporaryFolder folder;
-    const std::string packed = folder.file("packed.txt", std::string("\x1F\x8B\x08\x00", 4));
+    const std::string packed = folder.file("packed.txt", "PK\x03\x04");
     const std::string message = message_of<core::DataError>([&] {
         TextSource({.paths = {folder.path("none"), packed, folder.path("")}});
     });
     EXPECT_THAT(message, HasSubstr(folder.path("none") + " no such file"));
-    EXPECT_THAT(message, HasSubstr("packed.txt is compressed with gzip"));
+    EXPECT_THAT(message, HasSubstr("packed.txt is packed with zip"));
     EXPECT_THAT(message, HasSubstr("is a folder"));
     EXPECT_THROW(TextSource({.paths = {}}), core::UsageError);
+}
+
+TEST(TextSource, packed_files_give_the_documents_of_plain_ones) {
+    const TemporaryFolder folder;
+    const std::string text = test::sample_text(500) + "\n\nbad \xFF";
+    const std::string lines = "{\"text\":\"one\"}\n{\"text\":\"two\"}\n";
+    const Documents plain = documents_of({.paths = {folder.file("a.txt", text)}});
+    for (const std::string& path :
+         {folder.file("a.txt.gz", test::gzip_of(text)), folder.file("a.zst", test::zstd_of(text)),
+          folder.file("renamed.txt", test::zstd_of(text))}) {
+        const Documents packed = documents_of({.paths = {path}});
+        EXPECT_EQ(packed.texts, plain.texts);
+        EXPECT_EQ(packed.counts.first_invalid_utf8,
+                  fmt::format("{} at byte {} of the unpacked text", path, text.size() - 1));
+    }
+    for (const std::string& path :
+         {folder.file("b.jsonl.gz", test::gzip_of(lines)), folder.file("b.ndjson.zst", test::zstd_of(lines)),
+          folder.file("b.jsonl", test::gzip_of("\xEF\xBB\xBF" + lines))}) {
+        EXPECT_THAT(documents_of({.paths = {path}}).texts, ElementsAre("one", "two")) << path;
+    }
 }
 
 TEST(TextSource, escapes_of_separators) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/data_support.h"
+#include "data/packed_support.h"
 #include "data/shard.h"
 
 namespace tessera::data {
@@ -113,6 +114,25 @@ TEST(TokenizeCorpus, TX_09_nothing_is_left_after_an_error) {
     args.output_prefix = folder.path("c");
     EXPECT_THAT(message_of<core::DataError>([&] { tokenize_corpus(args); }), HasSubstr(":200001:"));
     EXPECT_EQ(folder.names(), (std::vector<std::string>{"a.jsonl", "small.model", "tokenizer_corpus.txt"}));
+}
+
+TEST(TokenizeCorpus, packed_text_gives_the_same_shards) {
+    const TemporaryFolder folder;
+    const std::string text = test::sample_text(3000);
+    TokenizeArgs args = args_for(folder, text);
+    args.validation_fraction = 0.1;
+    const TokenizeSummary plain = tokenize_corpus(args);
+    const std::string packed[] = {
+            folder.file("corpus.txt.gz", test::gzip_of(text.substr(0, 90000)) + test::gzip_of(text.substr(90000))),
+            folder.file("corpus.txt.zst", test::zstd_of(text.substr(0, 1234)) + test::zstd_of(text.substr(1234)))};
+    for (const std::string& path : packed) {
+        args.source.paths = {path};
+        args.output_prefix = folder.path("packed/c");
+        args.existing = ExistingShards::replace;
+        const TokenizeSummary other = tokenize_corpus(args);
+        EXPECT_TRUE(read_file(other.train.shards[0]) == read_file(plain.train.shards[0])) << path;
+        EXPECT_TRUE(read_file(other.validation.shards[0]) == read_file(plain.validation.shards[0])) << path;
+    }
 }
 
 TEST(TokenizeCorpus, a_signal_stops_it_and_nothing_is_left) {

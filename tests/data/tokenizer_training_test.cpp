@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data/data_support.h"
+#include "data/packed_support.h"
 #include "data/tokenizer.h"
 
 namespace tessera::data {
@@ -111,6 +112,20 @@ TEST(TokenizerTraining, the_sample_is_spread_over_the_whole_corpus) {
     const Tokenizer tokenizer = Tokenizer::load(args.output_path);
     EXPECT_LE(tokenizer.encode("alphastart").size(), 3U);
     EXPECT_LE(tokenizer.encode("omegastart").size(), 3U);
+}
+
+TEST(TokenizerTraining, a_packed_corpus_gives_the_same_model) {
+    const TemporaryFolder folder;
+    const std::string corpus = test::sample_text(400);
+    TrainTokenizerArgs args = args_for(folder, corpus, 350);
+    args.sample_bytes = static_cast<std::int64_t>(corpus.size()) / 3;
+    train_tokenizer(args);
+    const std::string plain = Tokenizer::load(args.output_path).sha256();
+    for (const std::string& packed : {test::gzip_of(corpus), test::zstd_of(corpus)}) {
+        args.source.paths = {folder.file("packed", packed)};
+        train_tokenizer(args);
+        EXPECT_EQ(Tokenizer::load(args.output_path).sha256(), plain);
+    }
 }
 
 TEST(TokenizerTraining, a_corpus_without_text_is_refused) {

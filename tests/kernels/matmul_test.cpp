@@ -19,8 +19,10 @@ struct LinearSize {
     }
 };
 
-// 1030 rows of weight: more than two panels of a 16-bit product.
-const std::vector<LinearSize> kSizes = {{1, 1, 2}, {1, 19, 6}, {5, 76, 38}, {13, 131, 34}, {37, 64, 48}, {3, 40, 1030}};
+// 1030 rows of weight: more than two panels of a 16-bit product; rows of 1024 floats: the products that are packed
+// here and not by the library, in two depths.
+const std::vector<LinearSize> kSizes = {{1, 1, 2},    {1, 19, 6},    {5, 76, 38},    {13, 131, 34},
+                                        {37, 64, 48}, {3, 40, 1030}, {7, 1024, 1030}};
 
 double gelu(double u) {
     return 0.5 * u * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (u + 0.044715 * u * u * u)));

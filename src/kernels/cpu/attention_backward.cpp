@@ -68,16 +68,17 @@ HWY_INLINE void score_gradients(const AttentionHeads& a, const HeadPlace& h, con
                                 const BackwardScratch& s) {
     const FloatTag d;
     const auto scale = hn::Set(d, a.scale);
+    const auto exponent_scale = hn::Set(d, a.scale * kLog2E);
     const std::int64_t columns = padded(place.columns);
     const bool drops = a.dropout.probability > 0;
     if (drops) drop_tile(a, a.dropout.feature_begin + h.head, h.begin, place, s.mask, s.dscores);
     for (std::int64_t row = 0; row < place.rows; ++row) {
-        const auto lse = hn::Set(d, a.lse[h.head * a.tokens + h.begin + place.query + row]);
+        const auto exponent_shift = hn::Set(d, a.lse[h.head * a.tokens + h.begin + place.query + row] * kLog2E);
         const auto delta = hn::Set(d, s.delta[row]);
         float* p_row = s.probabilities + row * kScoreWidth;
         float* ds_row = s.dscores + row * kScoreWidth;
         for (std::int64_t i = 0; i < columns; i += lanes()) {
-            const auto p = exp(hn::Sub(hn::Mul(load(p_row + i), scale), lse));
+            const auto p = exp2(hn::MulSub(load(p_row + i), exponent_scale, exponent_shift));
             store(p, p_row + i);
             store(hn::Mul(hn::Mul(p, hn::Sub(load(ds_row + i), delta)), scale), ds_row + i);
         }
@@ -106,6 +107,24 @@ void load_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64_t q
     }
 }
 
+/// gradient [keys, width] += tileᵀ·rows, tile [queries, kScoreWidth], rows [queries, width].
+HWY_INLINE void add_to_keys(const TilePlace& place, std::int64_t width, const float* tile, const float* rows,
+                            float* gradient) {
+    tile_gemm({.m = place.columns,
+               .n = width,
+               .k = place.rows,
+               .a = tile,
+               .a_row = 1,
+               .a_column = kScoreWidth,
+               .b = rows,
+               .ldb = width,
+               .c = gradient,
+               .ldc = width,
+               .accumulate = true,
+               .causal = Causal::left_transposed,
+               .shift = place.shift()});
+}
+
 template <typename T>
 void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64_t query, const BackwardScratch& s) {
     const std::int64_t dim = a.heads.head_dim;
@@ -124,8 +143,9 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
                    .b = s.keys_transposed + key * dim,
                    .ldb = kKeyTile,
                    .c = s.probabilities,
-                   .ldc = kScoreWidth});
-        if (key + place.columns > query || place.columns % kTilePadding != 0) mask_scores(place, s.probabilities);
+                   .ldc = kScoreWidth,
+                   .causal = Causal::output,
+                   .shift = place.shift()});
         tile_gemm({.m = rows,
                    .n = columns,
                    .k = dim,
@@ -134,30 +154,16 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
                    .b = s.values_transposed + key * dim,
                    .ldb = kKeyTile,
                    .c = s.dscores,
-                   .ldc = kScoreWidth});
+                   .ldc = kScoreWidth,
+                   .causal = Causal::output,
+                   .shift = place.shift()});
+        if (has_unseen(place)) {
+            fill_unseen(place, kUnseen, s.probabilities);
+            fill_unseen(place, 0.0F, s.dscores);
+        }
         score_gradients(a, h, place, s);
-        tile_gemm({.m = place.columns,
-                   .n = width,
-                   .k = rows,
-                   .a = s.probabilities,
-                   .a_row = 1,
-                   .a_column = kScoreWidth,
-                   .b = s.dout,
-                   .ldb = width,
-                   .c = s.dvalues + key * width,
-                   .ldc = width,
-                   .accumulate = true});
-        tile_gemm({.m = place.columns,
-                   .n = width,
-                   .k = rows,
-                   .a = s.dscores,
-                   .a_row = 1,
-                   .a_column = kScoreWidth,
-                   .b = s.query,
-                   .ldb = width,
-                   .c = s.dkeys + key * width,
-                   .ldc = width,
-                   .accumulate = true});
+        add_to_keys(place, width, s.probabilities, s.dout, s.dvalues + key * width);
+        add_to_keys(place, width, s.dscores, s.query, s.dkeys + key * width);
         tile_gemm({.m = rows,
                    .n = width,
                    .k = place.columns,
@@ -167,7 +173,9 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
                    .ldb = width,
                    .c = s.dquery,
                    .ldc = width,
-                   .accumulate = true});
+                   .accumulate = true,
+                   .causal = Causal::left,
+                   .shift = place.shift()});
     }
     const std::int64_t stride = a.heads.packed_width();
     for (std::int64_t row = 0; row < rows; ++row) {

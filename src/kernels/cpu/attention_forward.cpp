@@ -45,17 +45,17 @@ struct ForwardScratch {
 HWY_INLINE void online_softmax(const TilePlace& place, std::int64_t width, float scale, const ForwardScratch& s) {
     const FloatTag d;
     const std::int64_t columns = padded(place.columns);
-    const auto scale_v = hn::Set(d, scale);
+    const auto scale_v = hn::Set(d, scale * kLog2E);
     for (std::int64_t row = 0; row < place.rows; ++row) {
         float* scores = s.scores + row * kScoreWidth;
         auto largest = hn::Set(d, -std::numeric_limits<float>::infinity());
         for (std::int64_t i = 0; i < columns; i += lanes()) largest = hn::Max(largest, load(scores + i));
         const float before = s.maximum[row];
         const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, largest)) * scale);
-        const auto now_v = hn::Set(d, now);
+        const auto now_v = hn::Set(d, now * kLog2E);
         auto total = hn::Zero(d);
         for (std::int64_t i = 0; i < columns; i += lanes()) {
-            const auto p = exp(hn::Sub(hn::Mul(load(scores + i), scale_v), now_v));
+            const auto p = exp2(hn::MulSub(load(scores + i), scale_v, now_v));
             store(p, scores + i);
             total = hn::Add(total, p);
         }
@@ -95,8 +95,10 @@ void forward_query_tile(const AttentionHeads& a, std::int64_t block, std::int64_
                    .b = s.keys_transposed + key * dim,
                    .ldb = kKeyTile,
                    .c = s.scores,
-                   .ldc = kScoreWidth});
-        if (key + place.columns > query || place.columns % kTilePadding != 0) mask_scores(place, s.scores);
+                   .ldc = kScoreWidth,
+                   .causal = Causal::output,
+                   .shift = place.shift()});
+        if (has_unseen(place)) fill_unseen(place, kUnseen, s.scores);
         online_softmax(place, width, a.scale, s);
         if (a.dropout.probability > 0) {
             drop_tile(a, a.dropout.feature_begin + head, begin, place, s.mask, s.scores);
@@ -110,7 +112,9 @@ void forward_query_tile(const AttentionHeads& a, std::int64_t block, std::int64_
                    .ldb = width,
                    .c = s.sum,
                    .ldc = width,
-                   .accumulate = true});
+                   .accumulate = true,
+                   .causal = Causal::left,
+                   .shift = place.shift()});
     }
     for (std::int64_t row = 0; row < rows; ++row) {
         T* out = static_cast<T*>(a.out) + (begin + query + row) * a.heads.num_heads * dim + head * dim;

@@ -21,6 +21,8 @@ namespace HWY_NAMESPACE {
 inline constexpr std::int64_t kQueryTile = 36;  // six rows of registers six times
 inline constexpr std::int64_t kKeyTile = 64;
 inline constexpr std::int64_t kScoreWidth = kKeyTile;
+/// What an unseen key scores.
+inline constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 /// A mask row starts up to three features before its tile and may be written whole vectors past its end.
 inline constexpr std::int64_t kMaskWidth = kKeyTile + 4 + 4 * (HWY_MAX_BYTES / 4);
 
@@ -46,22 +48,31 @@ inline std::int64_t transposed_floats(std::int64_t count, std::int64_t head_dim)
     return (count + kKeyTile - 1) / kKeyTile * kKeyTile * head_dim;
 }
 
+/// Four rows of `head_dim` elements become four neighbouring columns of `out`, whose rows are kKeyTile apart.
+template <typename T>
+HWY_INLINE void transpose_four(const T* rows, std::int64_t stride, std::int64_t head_dim, float* out) {
+    HWY_ALIGN float turned[HWY_MAX_BYTES];
+    for_lanes(head_dim, [&](std::int64_t i, std::int64_t n) {
+        hn::StoreInterleaved4(load_at(rows + i, n), load_at(rows + stride + i, n), load_at(rows + 2 * stride + i, n),
+                              load_at(rows + 3 * stride + i, n), FloatTag(), turned);
+        for (std::int64_t k = 0; k < n; ++k) std::copy_n(turned + 4 * k, 4, out + (i + k) * kKeyTile);
+    });
+}
+
 /// transposed [ceil(count / kKeyTile), head_dim, kKeyTile] f32, zero columns from count on. Tile by tile, because rows
 /// a whole sequence apart would fall into a few sets of the cache.
 template <typename T>
 HWY_INLINE void pack_transposed(const T* source, std::int64_t stride, std::int64_t count, std::int64_t head_dim,
                                 float* transposed) {
-    constexpr std::int64_t kStrip = 8;
     for (std::int64_t tile = 0; tile < count; tile += kKeyTile) {
         float* out = transposed + tile * head_dim;
         const std::int64_t columns = std::min(kKeyTile, count - tile);
-        for (std::int64_t first = 0; first < columns; first += kStrip) {
-            const std::int64_t last = std::min(first + kStrip, columns);
-            const T* rows = source + tile * stride;
+        const T* rows = source + tile * stride;
+        std::int64_t row = 0;
+        for (; row + 4 <= columns; row += 4) transpose_four(rows + row * stride, stride, head_dim, out + row);
+        for (; row < columns; ++row) {
             for (std::int64_t feature = 0; feature < head_dim; ++feature) {
-                for (std::int64_t row = first; row < last; ++row) {
-                    out[feature * kKeyTile + row] = core::to_f32(rows[row * stride + feature]);
-                }
+                out[feature * kKeyTile + row] = core::to_f32(rows[row * stride + feature]);
             }
         }
         for (std::int64_t feature = 0; feature < head_dim; ++feature) {
@@ -76,15 +87,22 @@ struct TilePlace {
     std::int64_t rows = 0;
     std::int64_t key = 0;
     std::int64_t columns = 0;
+
+    /// Query row i of the tile sees key column j iff j <= i + shift().
+    std::int64_t shift() const { return query - key; }
 };
 
-/// Scores beyond the causal border become -inf. Only tiles that touch the diagonal or the padding need it.
-HWY_INLINE void mask_scores(const TilePlace& place, float* scores) {
+/// Whether a tile touches the diagonal or the padding.
+inline bool has_unseen(const TilePlace& place) {
+    return place.key + place.columns > place.query || place.columns % kTilePadding != 0;
+}
+
+/// Elements of tile [rows, kScoreWidth] beyond the causal border become `value`.
+HWY_INLINE void fill_unseen(const TilePlace& place, float value, float* tile) {
     const std::int64_t width = padded(place.columns);
     for (std::int64_t row = 0; row < place.rows; ++row) {
         const std::int64_t visible = std::clamp<std::int64_t>(place.query + row + 1 - place.key, 0, place.columns);
-        std::fill(scores + row * kScoreWidth + visible, scores + row * kScoreWidth + width,
-                  -std::numeric_limits<float>::infinity());
+        std::fill(tile + row * kScoreWidth + visible, tile + row * kScoreWidth + width, value);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/flat.h"
 
+#include <numeric>
 #include <vector>
 
 #include "kernels/cpu/parallel.h"
@@ -81,6 +82,32 @@ void add_all(const void* x, void* y, core::DType dtype, std::int64_t count) {
     });
 }
 
+double sum_of_block(const float* x, std::int64_t count) {
+    const hn::ScalableTag<double> d;
+    const hn::Rebind<float, hn::ScalableTag<double>> narrow;
+    const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+    hn::Vec<hn::ScalableTag<double>> total[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    std::int64_t i = 0;
+    for (; i + 4 * step <= count; i += 4 * step) {
+        for (int k = 0; k < 4; ++k) {
+            total[k] = hn::Add(total[k], hn::PromoteTo(d, hn::LoadU(narrow, x + i + k * step)));
+        }
+    }
+    const auto all = hn::Add(hn::Add(total[0], total[1]), hn::Add(total[2], total[3]));
+    double sum = hn::GetLane(hn::SumOfLanes(d, all));
+    for (; i < count; ++i) sum += x[i];
+    return sum;
+}
+
+void sum_all(const float* x, std::int64_t count, double* partial) {
+    parallel_for((count + kNormBlock - 1) / kNormBlock, kNormBlock, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t block = first; block < last; ++block) {
+            const std::int64_t begin = block * kNormBlock;
+            partial[block] = sum_of_block(x + begin, std::min(kNormBlock, count - begin));
+        }
+    });
+}
+
 template <typename T>
 void adamw_range(const FlatAdamW& a, std::int64_t begin, std::int64_t end) {
     const FloatTag d;
@@ -131,6 +158,7 @@ HWY_EXPORT(sum_of_squares_all);
 HWY_EXPORT(cast_all);
 HWY_EXPORT(scale_all);
 HWY_EXPORT(add_all);
+HWY_EXPORT(sum_all);
 HWY_EXPORT(adamw_all);
 HWY_EXPORT(target_name);
 
@@ -154,13 +182,9 @@ const char* vector_target() {
 }
 
 double flat_sum(const float* x, std::int64_t count) {
-    double total = 0;
-    for (std::int64_t begin = 0; begin < count; begin += kNormBlock) {
-        double block = 0;
-        for (std::int64_t i = begin; i < std::min(begin + kNormBlock, count); ++i) block += x[i];
-        total += block;
-    }
-    return total;
+    std::vector<double> partial(static_cast<std::size_t>((count + kNormBlock - 1) / kNormBlock));
+    HWY_DYNAMIC_DISPATCH(sum_all)(x, count, partial.data());
+    return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
 }  // namespace tessera::kernels::cpu

@@ -1,8 +1,10 @@
 #include "kernels/matmul.h"
 
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/packed_gemm.h"
 
 namespace tessera::kernels::cpu {
 namespace {
@@ -33,33 +35,19 @@ public:
             buffer = workspace(tokens * outputs);
             product = buffer.data<float>();
         }
-        if (f32) {
-            gemm({.b_transpose = Transpose::yes,
-                  .m = tokens,
-                  .n = outputs,
-                  .k = inputs,
-                  .a = args.x.data<float>(),
-                  .lda = inputs,
-                  .b = args.weight.data<float>(),
-                  .ldb = inputs,
-                  .c = product,
-                  .ldc = outputs});
-            if (args.epilogue == Epilogue::none) return;
+        if (tokens > 0 && tokens <= kFewRows) {
+            const Tensor x = f32 ? args.x : widened(args.x);
+            few_rows_product({.rows = tokens,
+                              .inputs = inputs,
+                              .outputs = outputs,
+                              .x = x.data<float>(),
+                              .dtype = args.weight.dtype(),
+                              .weight = args.weight.bytes(),
+                              .product = product});
         } else {
-            const Tensor x = widened(args.x);
-            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
-                gemm({.b_transpose = Transpose::yes,
-                      .m = tokens,
-                      .n = rows,
-                      .k = inputs,
-                      .a = x.data<float>(),
-                      .lda = inputs,
-                      .b = panel,
-                      .ldb = inputs,
-                      .c = product + begin,
-                      .ldc = outputs});
-            });
+            forward_product(args, product);
         }
+        if (f32 && args.epilogue == Epilogue::none) return;
         forward_epilogue({.epilogue = args.epilogue,
                           .dtype = args.x.dtype(),
                           .rows = tokens,
@@ -80,30 +68,30 @@ public:
         if (!direct) buffer = workspace(tokens * inputs);
         float* product = direct ? args.dx.data<float>() : buffer.data<float>();
         if (f32) {
-            gemm({.m = tokens,
-                  .n = inputs,
-                  .k = outputs,
-                  .a = args.dy.data<float>(),
-                  .lda = outputs,
-                  .b = args.weight.data<float>(),
-                  .ldb = inputs,
-                  .beta = direct && args.accumulate ? 1.0F : 0.0F,
-                  .c = product,
-                  .ldc = inputs});
+            multiply({.m = tokens,
+                      .n = inputs,
+                      .k = outputs,
+                      .a = args.dy.data<float>(),
+                      .lda = outputs,
+                      .b = args.weight.data<float>(),
+                      .ldb = inputs,
+                      .beta = direct && args.accumulate ? 1.0F : 0.0F,
+                      .c = product,
+                      .ldc = inputs});
             if (direct) return;
         } else {
             const Tensor dy = widened(args.dy);
             for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
-                gemm({.m = tokens,
-                      .n = inputs,
-                      .k = rows,
-                      .a = dy.data<float>() + begin,
-                      .lda = outputs,
-                      .b = panel,
-                      .ldb = inputs,
-                      .beta = begin > 0 ? 1.0F : 0.0F,
-                      .c = product,
-                      .ldc = inputs});
+                multiply({.m = tokens,
+                          .n = inputs,
+                          .k = rows,
+                          .a = dy.data<float>() + begin,
+                          .lda = outputs,
+                          .b = panel,
+                          .ldb = inputs,
+                          .beta = begin > 0 ? 1.0F : 0.0F,
+                          .c = product,
+                          .ldc = inputs});
             });
         }
         backward_epilogue({.epilogue = args.epilogue,
@@ -138,8 +126,50 @@ public:
     }
 
 private:
+    void forward_product(const LinearForwardArgs& args, float* product) {
+        const std::int64_t tokens = args.x.size(0);
+        const std::int64_t inputs = args.x.size(1);
+        const std::int64_t outputs = args.weight.size(0);
+        if (args.x.dtype() == DType::f32) {
+            gemm({.b_transpose = Transpose::yes,
+                  .m = tokens,
+                  .n = outputs,
+                  .k = inputs,
+                  .a = args.x.data<float>(),
+                  .lda = inputs,
+                  .b = args.weight.data<float>(),
+                  .ldb = inputs,
+                  .c = product,
+                  .ldc = outputs});
+        } else {
+            const Tensor x = widened(args.x);
+            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
+                gemm({.b_transpose = Transpose::yes,
+                      .m = tokens,
+                      .n = rows,
+                      .k = inputs,
+                      .a = x.data<float>(),
+                      .lda = inputs,
+                      .b = panel,
+                      .ldb = inputs,
+                      .c = product + begin,
+                      .ldc = outputs});
+            });
+        }
+    }
+
     Tensor workspace(std::int64_t count) {
         return Tensor::empty(pool_, {count}, DType::f32, core::MemoryCategory::workspace);
+    }
+
+    void multiply(const GemmArgs& args) {
+        const std::int64_t floats = packing_floats(args);
+        if (floats == 0) {
+            gemm(args);
+            return;
+        }
+        const Tensor scratch = workspace(floats);
+        packed_gemm(args, scratch.data<float>());
     }
 
     Tensor widened(const Tensor& tensor) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,6 +31,13 @@ HWY_INLINE FloatVec first_lanes(FloatVec v, std::int64_t n) {
     return n == lanes() ? v : hn::IfThenElseZero(hn::FirstN(FloatTag(), static_cast<std::size_t>(n)), v);
 }
 
+/// Asks for a row that is read soon: generating a dropout mask leaves the memory idle.
+template <typename T>
+HWY_INLINE void prefetch_row(const T* row, std::int64_t hidden) {
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    for (std::int64_t i = 0; i < hidden; i += kLine) hwy::Prefetch(row + i);
+}
+
 template <typename T>
 void forward_row(const NormRowsForward& a, std::int64_t token, float* HWY_RESTRICT row, float* HWY_RESTRICT mask) {
     const FloatTag d;
@@ -40,6 +48,8 @@ void forward_row(const NormRowsForward& a, std::int64_t token, float* HWY_RESTRI
         const T* bias = static_cast<const T*>(a.bias);
         const bool drops = a.dropout.probability > 0;
         if (drops) {
+            prefetch_row(x, a.hidden);
+            prefetch_row(residual, a.hidden);
             dropout_mask(dropout_row(a.dropout, a.sample[token], a.offset[token]), a.dropout.feature_begin, a.hidden,
                          mask);
         }

@@ -121,36 +121,39 @@ HWY_INLINE FloatVec clamp(FloatVec x, float low, float high) {
     return hn::IfThenElse(hn::Gt(x, upper), upper, hn::IfThenElse(hn::Lt(x, lower), lower, x));
 }
 
-/// e^x within about 1 ulp: exactly 0 below -104 (-inf too), infinity above 88.8, subnormal results kept. NaN stays NaN,
-/// which Highway's own function turns into 0.
-/// x = k·ln2 + r with |r| <= ln2/2, Taylor's series of e^r up to r^7 (remainder 6e-9), times 2^k in two factors.
-HWY_INLINE FloatVec exp(FloatVec x) {
+/// 2^t: exactly 0 up to -127 and infinity from 128 on; results below the smallest normal number are of its size, not
+/// exact. NaN stays NaN, which Highway's own function turns into 0.
+/// t = k + f with |f| <= 1/2; 1 + f·Q(f) approximates 2^f, Q of degree 5 fitted to the least largest relative error
+/// (2e-9); 2^k is added to the exponent. Adding 1.5·2^23 rounds t to k and leaves k in the low bits.
+HWY_INLINE FloatVec exp2(FloatVec t) {
     const FloatTag d;
     const hn::RebindToSigned<FloatTag> di;
-    const auto bounded = clamp(x, -104.0F, 89.0F);
-    const auto k = hn::NearestInt(hn::Mul(bounded, hn::Set(d, 1.44269504F)));
-    const auto whole = hn::ConvertTo(d, k);
-    // ln2 in two parts; the first has 9 significant bits, so that its product with k is exact.
-    const auto high = hn::NegMulAdd(whole, hn::Set(d, 0.693359375F), bounded);
-    const auto r = hn::NegMulAdd(whole, hn::Set(d, -2.12194440e-4F), high);
-    auto series = hn::MulAdd(r, hn::Set(d, 1.0F / 5040.0F), hn::Set(d, 1.0F / 720.0F));
-    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 120.0F));
-    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 24.0F));
-    series = hn::MulAdd(series, r, hn::Set(d, 1.0F / 6.0F));
-    series = hn::MulAdd(series, r, hn::Set(d, 0.5F));
-    series = hn::MulAdd(hn::Mul(series, r), r, r);
-    series = hn::Add(series, hn::Set(d, 1.0F));
-    const auto first = hn::ShiftRight<1>(k);
-    const auto second = hn::Sub(k, first);
-    const auto bias = hn::Set(di, 127);
-    const auto power = [&](decltype(k) exponent) { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, bias))); };
-    return hn::Mul(hn::Mul(series, power(first)), power(second));
+    // The second operand is what x86's minimum and maximum return for NaN.
+    const auto bounded = hn::Min(hn::Set(d, 128.0F), hn::Max(hn::Set(d, -127.0F), t));
+    const auto magic = hn::Set(d, 12582912.0F);
+    const auto shifted = hn::Add(bounded, magic);
+    const auto f = hn::Sub(bounded, hn::Sub(shifted, magic));
+    auto series = hn::MulAdd(f, hn::Set(d, 1.53533620e-4F), hn::Set(d, 1.33988739e-3F));
+    series = hn::MulAdd(series, f, hn::Set(d, 9.61843692e-3F));
+    series = hn::MulAdd(series, f, hn::Set(d, 5.55033237e-2F));
+    series = hn::MulAdd(series, f, hn::Set(d, 2.40226477e-1F));
+    series = hn::MulAdd(series, f, hn::Set(d, 6.93147182e-1F));
+    series = hn::MulAdd(series, f, hn::Set(d, 1.0F));
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+    return hn::BitCast(d, hn::Add(hn::BitCast(di, series), exponent));
+}
+
+inline constexpr float kLog2E = 1.44269504F;
+
+/// e^x = 2^(x·log2 e); the relative error is 1.3·2^-24 + 2^-24·|x|.
+HWY_INLINE FloatVec exp(FloatVec x) {
+    return exp2(hn::Mul(x, hn::Set(FloatTag(), kLog2E)));
 }
 
 /// 1 / (1 + e^-x)
 HWY_INLINE FloatVec sigmoid(FloatVec x) {
     const auto one = hn::Set(FloatTag(), 1.0F);
-    return hn::Div(one, hn::Add(one, exp(hn::Neg(x))));
+    return hn::Div(one, hn::Add(one, exp2(hn::Mul(x, hn::Set(FloatTag(), -kLog2E)))));
 }
 
 inline constexpr float kGeluScale = 0.7978845608028654F;  // sqrt(2/pi)
@@ -162,7 +165,8 @@ inline constexpr float kGeluFlat = 8.0F;
 HWY_INLINE FloatVec gelu(FloatVec u) {
     const FloatTag d;
     const auto inner = hn::MulAdd(hn::Mul(hn::Set(d, kGeluCubic), hn::Mul(u, u)), u, u);
-    return hn::Mul(u, sigmoid(hn::Mul(hn::Set(d, 2.0F * kGeluScale), inner)));
+    const auto e = exp2(hn::Mul(hn::Set(d, -2.0F * kGeluScale * kLog2E), inner));
+    return hn::Div(u, hn::Add(hn::Set(d, 1.0F), e));
 }
 
 /// gelu'(u) = s + 2u·s·(1-s)·sqrt(2/pi)·(1 + 3·0.044715u²), s = sigmoid(2z); 1-s = s·e^-2z, which does not cancel.
@@ -172,7 +176,7 @@ HWY_INLINE FloatVec gelu_derivative(FloatVec x) {
     const auto u = clamp(x, -kGeluFlat, kGeluFlat);
     const auto square = hn::Mul(u, u);
     const auto inner = hn::MulAdd(hn::Mul(hn::Set(d, kGeluCubic), square), u, u);
-    const auto e = exp(hn::Mul(hn::Set(d, -2.0F * kGeluScale), inner));
+    const auto e = exp2(hn::Mul(hn::Set(d, -2.0F * kGeluScale * kLog2E), inner));
     const auto s = hn::Div(one, hn::Add(one, e));
     const auto slope = hn::Mul(hn::Set(d, 2.0F * kGeluScale), hn::MulAdd(hn::Set(d, 3.0F * kGeluCubic), square, one));
     return hn::MulAdd(hn::Mul(hn::Mul(u, s), hn::Mul(e, s)), slope, s);

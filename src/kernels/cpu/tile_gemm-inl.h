@@ -6,6 +6,7 @@
 #define TESSERA_KERNELS_CPU_TILE_GEMM_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu/simd-inl.h"
@@ -16,6 +17,14 @@ namespace HWY_NAMESPACE {
 
 /// Columns of every packed tile are padded to this many floats: a whole number of vectors on every target.
 inline constexpr std::int64_t kTilePadding = 16;
+
+/// What a causal border leaves out of a product: query i sees key j iff j <= i + shift.
+enum class Causal : std::uint8_t {
+    nothing,
+    output,          ///< C is [queries, keys]: unseen elements need not be written
+    left,            ///< A is [queries, keys]: unseen elements are zero
+    left_transposed  ///< A is [keys, queries]: unseen elements are zero
+};
 
 /// C [m, n] = (accumulate ? C : 0) + A [m, k] · B [k, n]; n is a multiple of kTilePadding. A's element (i, p) is
 /// a[i·a_row + p·a_column], so a transposed A costs nothing. The sum over p runs in order.
@@ -31,11 +40,19 @@ struct TileGemm {
     float* c = nullptr;
     std::int64_t ldc = 0;
     bool accumulate = false;
+    Causal causal = Causal::nothing;
+    std::int64_t shift = 0;
+};
+
+/// The range of p.
+struct TileDepth {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
 };
 
 /// kRows rows by two vectors (or one, where a target's vectors are as wide as the padding).
 template <int kRows, int kVectors>
-HWY_INLINE void tile_block(const TileGemm& g, std::int64_t row, std::int64_t column) {
+HWY_INLINE void tile_block(const TileGemm& g, std::int64_t row, std::int64_t column, const TileDepth& depth) {
     const FloatTag d;
     const std::int64_t step = lanes();
     FloatVec sum[kRows][kVectors];
@@ -45,7 +62,7 @@ HWY_INLINE void tile_block(const TileGemm& g, std::int64_t row, std::int64_t col
     }
     const float* a = g.a + row * g.a_row;
     const float* b = g.b + column;
-    for (std::int64_t p = 0; p < g.k; ++p) {
+    for (std::int64_t p = depth.begin; p < depth.end; ++p) {
         FloatVec bv[kVectors];
         for (int v = 0; v < kVectors; ++v) bv[v] = load(b + p * g.ldb + v * step);
         for (int r = 0; r < kRows; ++r) {
@@ -58,25 +75,48 @@ HWY_INLINE void tile_block(const TileGemm& g, std::int64_t row, std::int64_t col
     }
 }
 
+/// The p that rows [row, row + rows) need; none if their outputs from `column` on are unseen.
+HWY_INLINE TileDepth tile_depth(const TileGemm& g, std::int64_t row, std::int64_t rows, std::int64_t column) {
+    switch (g.causal) {
+        case Causal::nothing:
+            break;
+        case Causal::output:
+            return {0, column <= row + rows - 1 + g.shift ? g.k : 0};
+        case Causal::left:
+            return {0, std::clamp<std::int64_t>(row + rows + g.shift, 0, g.k)};
+        case Causal::left_transposed:
+            return {std::clamp<std::int64_t>(row - g.shift, 0, g.k), g.k};
+    }
+    return {0, g.k};
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void tile_rows(const TileGemm& g, std::int64_t row, std::int64_t column) {
+    const TileDepth depth = tile_depth(g, row, kRows, column);
+    if (depth.begin < depth.end || (!g.accumulate && g.causal != Causal::output)) {
+        tile_block<kRows, kVectors>(g, row, column, depth);
+    }
+}
+
 template <int kVectors>
 HWY_INLINE void tile_columns(const TileGemm& g, std::int64_t column) {
     std::int64_t row = 0;
-    for (; row + 6 <= g.m; row += 6) tile_block<6, kVectors>(g, row, column);
+    for (; row + 6 <= g.m; row += 6) tile_rows<6, kVectors>(g, row, column);
     switch (g.m - row) {
         case 5:
-            tile_block<5, kVectors>(g, row, column);
+            tile_rows<5, kVectors>(g, row, column);
             break;
         case 4:
-            tile_block<4, kVectors>(g, row, column);
+            tile_rows<4, kVectors>(g, row, column);
             break;
         case 3:
-            tile_block<3, kVectors>(g, row, column);
+            tile_rows<3, kVectors>(g, row, column);
             break;
         case 2:
-            tile_block<2, kVectors>(g, row, column);
+            tile_rows<2, kVectors>(g, row, column);
             break;
         case 1:
-            tile_block<1, kVectors>(g, row, column);
+            tile_rows<1, kVectors>(g, row, column);
             break;
         default:
             break;
