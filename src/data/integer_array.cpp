@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -16,6 +17,12 @@
 #include "data/hdf5_handle.h"
 
 namespace tessera::data {
+namespace {
+
+/// Bytes; HDF5 converts what is wider than a machine's integers.
+constexpr std::size_t kWidestInteger = 16;
+
+}  // namespace
 
 struct OpenDatasets::Entry {
     std::string path;
@@ -68,7 +75,9 @@ bool IntegerArray::Mapping::map(const std::string& path, std::uint64_t offset, s
     struct stat status {};
     const std::uint64_t page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t start = offset / page * page;
-    const bool inside = fstat(descriptor, &status) == 0 && offset + bytes <= static_cast<std::uint64_t>(status.st_size);
+    const bool known = fstat(descriptor, &status) == 0;
+    const auto file_bytes = static_cast<std::uint64_t>(known ? status.st_size : 0);
+    const bool inside = bytes <= file_bytes && offset <= file_bytes - bytes;
     void* address =
             inside ? mmap(nullptr, offset - start + bytes, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(start))
                    : MAP_FAILED;
@@ -103,20 +112,38 @@ IntegerArray IntegerArray::open(const std::string& path, const std::string& data
     array.dataset_ = dataset;
     array.open_datasets_ = std::move(open_datasets);
     array.num_dimensions_ = dimensions;
+    const std::size_t element_bytes = H5Tget_size(type.get());
+    if (element_bytes > kWidestInteger) {
+        core::raise<core::DataError>("dataset '{}' holds integers of {} bytes, at most {} are expected", dataset,
+                                     element_bytes, kWidestInteger);
+    }
+    hsize_t size = 0;
+    hsize_t bytes = 0;
+    if (__builtin_mul_overflow(extent[0], extent[1], &size) || __builtin_mul_overflow(size, element_bytes, &bytes) ||
+        bytes > static_cast<hsize_t>(std::numeric_limits<std::int64_t>::max())) {
+        core::raise<core::DataError>("dataset '{}' claims {} x {} elements of {} bytes, more than 2^63 bytes", dataset,
+                                     extent[0], extent[1], element_bytes);
+    }
+    const Hdf5Handle creation(H5Dget_create_plist(data.get()), H5Pclose);
+    const H5D_layout_t layout = H5Pget_layout(creation.get());
+    // The library believes a compact dataset's extent and reads past its end.
+    if (layout == H5D_COMPACT && H5Dget_storage_size(data.get()) < bytes) {
+        core::raise<core::DataError>("dataset '{}' claims {} bytes, but the file has {} of them", dataset, bytes,
+                                     H5Dget_storage_size(data.get()));
+    }
     array.row_length_ = dimensions == 1 ? 1 : static_cast<std::int64_t>(extent[1]);
-    array.size_ = static_cast<std::int64_t>(extent[0]) * array.row_length_;
-    array.element_bytes_ = static_cast<int>(H5Tget_size(type.get()));
+    array.size_ = static_cast<std::int64_t>(size);
+    array.element_bytes_ = static_cast<int>(element_bytes);
     array.is_signed_ = H5Tget_sign(type.get()) == H5T_SGN_2;
     const bool big_endian = H5Tget_order(type.get()) == H5T_ORDER_BE && array.element_bytes_ > 1;
     array.type_name_ = fmt::format("{}int{}{}", array.is_signed_ ? "" : "u", 8 * array.element_bytes_,
                                    big_endian ? " big-endian" : "");
 
-    const Hdf5Handle creation(H5Dget_create_plist(data.get()), H5Pclose);
     const bool plain_type = big_endian == (std::endian::native == std::endian::big && array.element_bytes_ > 1) &&
                             std::has_single_bit(static_cast<unsigned>(array.element_bytes_)) &&
                             array.element_bytes_ <= 8 && H5Tget_precision(type.get()) == 8 * H5Tget_size(type.get());
     const haddr_t offset = H5Dget_offset(data.get());
-    if (plain_type && array.size_ > 0 && offset != HADDR_UNDEF && H5Pget_layout(creation.get()) == H5D_CONTIGUOUS &&
+    if (plain_type && array.size_ > 0 && offset != HADDR_UNDEF && layout == H5D_CONTIGUOUS &&
         H5Pget_external_count(creation.get()) == 0) {
         auto mapping = std::make_shared<Mapping>();
         if (mapping->map(path, offset, static_cast<std::uint64_t>(array.size_ * array.element_bytes_))) {
@@ -182,27 +209,23 @@ void IntegerArray::read_hyperslab(std::int64_t first, std::span<std::int64_t> ou
     const Hdf5Lock lock;
     const OpenDatasets::Entry& entry = open_datasets_->get(path_, dataset_);
     const Hdf5Handle space(H5Dget_space(entry.dataset.get()), H5Sclose);
-    const auto count = static_cast<std::int64_t>(out.size());
-    const std::int64_t first_row = first / row_length_;
-    const std::int64_t rows = (first + count - 1) / row_length_ - first_row + 1;
-    const std::array<hsize_t, 2> start = {static_cast<hsize_t>(first_row), 0};
-    const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(row_length_)};
-    const Hdf5Handle memory(H5Screate_simple(num_dimensions_, extent.data(), nullptr), H5Sclose);
-
-    std::vector<std::int64_t> whole_rows;
-    std::int64_t* target = out.data();
-    if (rows * row_length_ != count) {
-        whole_rows.resize(static_cast<std::size_t>(rows * row_length_));
-        target = whole_rows.data();
-    }
-    if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
-        H5Dread(entry.dataset.get(), H5T_NATIVE_INT64, memory.get(), space.get(), H5P_DEFAULT, target) < 0) {
-        core::raise<core::EnvironmentError>("reading {} elements at {} of dataset '{}' of {} failed: {}", count, first,
-                                            dataset_, path_, hdf5_reason());
-    }
-    if (!whole_rows.empty()) {
-        std::memcpy(out.data(), whole_rows.data() + (first - first_row * row_length_),
-                    out.size() * sizeof(std::int64_t));
+    // The rest of the first row, whole rows, the start of the last: each of them is one rectangle.
+    while (!out.empty()) {
+        const std::int64_t column = first % row_length_;
+        const auto count = static_cast<std::int64_t>(out.size());
+        const bool whole_rows = column == 0 && count >= row_length_;
+        const std::int64_t rows = whole_rows ? count / row_length_ : 1;
+        const std::int64_t columns = whole_rows ? row_length_ : std::min(row_length_ - column, count);
+        const std::array<hsize_t, 2> start = {static_cast<hsize_t>(first / row_length_), static_cast<hsize_t>(column)};
+        const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
+        const Hdf5Handle memory(H5Screate_simple(num_dimensions_, extent.data(), nullptr), H5Sclose);
+        if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
+            H5Dread(entry.dataset.get(), H5T_NATIVE_INT64, memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0) {
+            core::raise<core::EnvironmentError>("reading {} elements at {} of dataset '{}' of {} failed: {}",
+                                                rows * columns, first, dataset_, path_, hdf5_reason());
+        }
+        first += rows * columns;
+        out = out.subspan(static_cast<std::size_t>(rows * columns));
     }
 }
 

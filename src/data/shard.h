@@ -119,6 +119,7 @@ public:
 private:
     std::int64_t first_document_at_or_after(std::int64_t token) const;
     void check_documents() const;
+    void check_document(std::int64_t document, std::int64_t begin, std::int64_t end) const;
     void check_checksum() const;
 
     std::string path_;

@@ -8,6 +8,8 @@
 namespace tessera::data {
 namespace {
 
+constexpr std::size_t kLongestString = 4096;
+
 template <typename T>
 std::optional<T> read_attribute(hid_t file, const char* name, hid_t memory_type) {
     if (H5Aexists(file, name) <= 0) return std::nullopt;
@@ -51,7 +53,11 @@ std::string read_string_attribute(hid_t file, const char* name) {
     if (H5Aexists(file, name) <= 0) return {};
     const Hdf5Handle attribute(H5Aopen(file, name, H5P_DEFAULT), H5Aclose);
     const Hdf5Handle type(H5Aget_type(attribute.get()), H5Tclose);
-    if (H5Tget_class(type.get()) != H5T_STRING) core::raise<core::DataError>("attribute '{}' is not a string", name);
+    const Hdf5Handle space(H5Aget_space(attribute.get()), H5Sclose);
+    if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1 ||
+        H5Tget_size(type.get()) > kLongestString) {
+        core::raise<core::DataError>("attribute '{}' is not one string of at most {} bytes", name, kLongestString);
+    }
     if (H5Tis_variable_str(type.get()) > 0) {
         char* text = nullptr;
         if (H5Aread(attribute.get(), type.get(), &text) < 0 || text == nullptr) return {};

@@ -117,29 +117,38 @@ TokenPlace ShardReader::place_of(std::int64_t token) const {
     return {document, token - document_offset(document)};
 }
 
+/// Offsets and tokens pass through in blocks: a damaged shard may claim any number of either.
 void ShardReader::check_documents() const {
     const std::int64_t count = num_documents();
-    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count + 1));
-    document_offsets_->read(0, offsets);
-    for (std::int64_t d = 0; d < count; ++d) {
-        const auto at = static_cast<std::size_t>(d);
-        if (offsets[at + 1] < offsets[at] || offsets[at + 1] > num_tokens()) {
-            core::raise<core::DataError>("{}: document {} goes from token {} to {} of {}", path_, d, offsets[at],
-                                         offsets[at + 1], num_tokens());
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t first = 0; first < count; first += kCheckBlock) {
+        offsets.resize(static_cast<std::size_t>(std::min(kCheckBlock, count - first) + 1));
+        document_offsets_->read(first, offsets);
+        for (std::size_t at = 0; at + 1 < offsets.size(); ++at) {
+            check_document(first + static_cast<std::int64_t>(at), offsets[at], offsets[at + 1]);
         }
     }
+}
+
+void ShardReader::check_document(std::int64_t document, std::int64_t begin, std::int64_t end) const {
+    if (begin < 0 || end < begin || end > num_tokens()) {
+        core::raise<core::DataError>("{}: document {} goes from token {} to {} of {}", path_, document, begin, end,
+                                     num_tokens());
+    }
     if (!format_version_ || !identity_.eod_id) return;
+    std::int64_t ends = 0;
+    std::int64_t last = -1;
     std::vector<std::int64_t> tokens;
-    for (std::int64_t d = 0; d < count; ++d) {
-        const auto at = static_cast<std::size_t>(d);
-        tokens.resize(static_cast<std::size_t>(offsets[at + 1] - offsets[at]));
-        tokens_.read(offsets[at], tokens);
-        const std::int64_t ends = std::count(tokens.begin(), tokens.end(), *identity_.eod_id);
-        if (ends != 1 || tokens.back() != *identity_.eod_id) {
-            core::raise<core::DataError>(
-                    "{}: document {} holds {} end-of-document tokens (id {}), one at its end is expected", path_, d,
-                    ends, *identity_.eod_id);
-        }
+    for (std::int64_t first = begin; first < end; first += kCheckBlock) {
+        tokens.resize(static_cast<std::size_t>(std::min(kCheckBlock, end - first)));
+        tokens_.read(first, tokens);
+        ends += std::count(tokens.begin(), tokens.end(), *identity_.eod_id);
+        last = tokens.back();
+    }
+    if (ends != 1 || last != *identity_.eod_id) {
+        core::raise<core::DataError>(
+                "{}: document {} holds {} end-of-document tokens (id {}), one at its end is expected", path_, document,
+                ends, *identity_.eod_id);
     }
 }
 

@@ -76,7 +76,7 @@ std::int64_t repair_surrogate_escapes(std::string& line) {
     return repaired;
 }
 
-std::string parser_reason(const nlohmann::json::parse_error& error) {
+std::string parser_reason(const nlohmann::json::exception& error) {
     const std::string text = error.what();
     const std::size_t colon = text.find(": ");
     return colon == std::string::npos ? text : text.substr(colon + 2);
@@ -202,6 +202,9 @@ bool TextSource::text_of_line(const std::string& line, std::string& document) {
         object = nlohmann::json::parse(line);
     } catch (const nlohmann::json::parse_error& error) {
         malformed(static_cast<std::int64_t>(error.byte), fmt::format("not valid JSON ({})", parser_reason(error)));
+        return false;
+    } catch (const nlohmann::json::out_of_range& error) {
+        malformed(1, fmt::format("a number that no double holds ({})", parser_reason(error)));
         return false;
     }
     if (!object.is_object()) {

@@ -34,7 +34,7 @@ void take_up_blend(RunData& data, const CheckpointState& state);
 std::vector<std::string> describe_run_data(const RunData& data, const Config& config, std::int64_t steps_left,
                                            std::int64_t consumed_samples);
 
-/// Starts the reader at a position of the run.
+/// Starts the reader at a position of the run; its batches have the sizes of BatchPlan.
 void start_reading(RunData& data, const Config& config, std::int64_t consumed_samples);
 data::Batch next_batch(RunData& data);
 

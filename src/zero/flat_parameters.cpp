@@ -26,7 +26,7 @@ std::vector<FlatUnit::Range> decay_ranges(const layers::ParameterUnit& unit, std
 
 FlatParameters::FlatParameters(kernels::Backend& backend, core::Stream& stream,
                                const std::vector<layers::ParameterUnit*>& units, DType dtype, StateKind kind)
-    : backend_(backend), stream_(stream), kind_(kind) {
+    : backend_(backend), stream_(stream) {
     core::MemoryPool& pool = backend.pool();
     std::int64_t blocks = 0;
     for (layers::ParameterUnit* unit : units) {

@@ -56,7 +56,6 @@ public:
 private:
     kernels::Backend& backend_;
     core::Stream& stream_;
-    StateKind kind_;
     std::vector<FlatUnit> units_;
     core::Tensor partial_norms_;
     std::map<const layers::ParameterUnit*, std::int64_t> leases_;

@@ -63,7 +63,7 @@ std::string judge_vendor_header(const std::string& path, const std::string& incl
     static const std::vector<std::pair<std::string, std::string>> rooms = {
             {"(cuda|cublas|cudnn|cutlass|cub/|thrust/|nccl).*", "src/[a-z]+/(cuda|nccl)/.*"},
             {"mpi\\.h", "src/parallel/mpi/.*"},
-            {"hdf5\\.h", "(src/data|tests/(data|support))/.*"},
+            {"hdf5\\.h", "(src/data|tests/(data|fuzz|support))/.*"},
             {"(dnnl.*)", "(src/kernels/cpu|bench)/.*"},
             {"hwy/.*", "(src/kernels/cpu|bench|tests/kernels)/.*"},
             {"sentencepiece.*", "(src/data|bench|tests/data)/.*"},
