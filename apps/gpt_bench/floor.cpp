@@ -14,6 +14,22 @@ constexpr int kRepeats = 3;
 /// AdamW in f32 reads p, g, m, v and writes p, m, v.
 constexpr double kOptimizerBytes = 28;
 
+/// 64 MiB an array.
+constexpr std::int64_t kBandwidthCount = std::int64_t{1} << 24;
+
+/// Bytes a second of the fastest of a few passes over `arrays` operands.
+template <typename Pass>
+double best_rate(double arrays, const Pass& pass) {
+    constexpr int kPasses = 3;
+    double best = 0;
+    for (int i = 0; i < kPasses; ++i) {
+        const double begin = core::now_s();
+        pass();
+        best = std::max(best, arrays * sizeof(float) * static_cast<double>(kBandwidthCount) / (core::now_s() - begin));
+    }
+    return best;
+}
+
 /// Uniform in [-1/32, 1/32): products of zeros draw less power and may run at a higher clock.
 Tensor random_tensor(kernels::Backend& backend, core::Stream& stream, const core::Shape& shape, core::DType dtype) {
     Tensor wide = Tensor::empty(backend.pool(), shape, core::DType::f32, core::MemoryCategory::workspace);
@@ -50,20 +66,21 @@ std::vector<Product> products_of(const layers::ModelConfig& model) {
 }
 
 double measure_bandwidth() {
-    constexpr std::int64_t kCount = std::int64_t{1} << 24;
-    constexpr int kPasses = 3;
-    std::vector<float> x(kCount, 1.0F);
-    std::vector<float> y(kCount, 1.0F);
-    std::vector<double> rates;
-    for (int pass = 0; pass < kPasses; ++pass) {
-        float* const to = y.data();
-        const float* const from = x.data();
-        const double begin = core::now_s();
+    std::vector<float> x(kBandwidthCount, 1.0F);
+    std::vector<float> y(kBandwidthCount, 1.0F);
+    float* const to = y.data();
+    const float* const from = x.data();
+    return best_rate(3.0, [&] {
 #pragma omp parallel for schedule(static)
-        for (std::int64_t i = 0; i < kCount; ++i) to[i] = 0.5F * to[i] + from[i];
-        rates.push_back(3.0 * sizeof(float) * static_cast<double>(kCount) / (core::now_s() - begin));
-    }
-    return *std::max_element(rates.begin(), rates.end());
+        for (std::int64_t i = 0; i < kBandwidthCount; ++i) to[i] = 0.5F * to[i] + from[i];
+    });
+}
+
+double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream) {
+    Tensor x = Tensor::zeros(backend.pool(), {kBandwidthCount}, core::DType::f32, core::MemoryCategory::workspace);
+    Tensor partial = Tensor::empty(backend.pool(), {kBandwidthCount / kernels::kNormBlock}, core::DType::f32,
+                                   core::MemoryCategory::workspace);
+    return best_rate(1.0, [&] { kernels::sum_of_squares(backend, stream, x, partial); });
 }
 
 FloorBench::FloorBench(const FloorArgs& args)

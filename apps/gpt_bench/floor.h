@@ -69,6 +69,9 @@ private:
 /// read only to be overwritten): the kind of traffic an optimizer has.
 double measure_bandwidth();
 
+/// Bytes a second of the sum of squares of an array far larger than any cache.
+double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream);
+
 /// The upper middle value of a list that is not empty.
 double median(std::vector<double> values);
 

@@ -10,6 +10,7 @@
 #include "core/philox.h"
 #include "gpt_bench/floor.h"
 #include "train/micro_batch.h"
+#include "train/profile_table.h"
 #include "train/settings.h"
 
 namespace tessera::apps {
@@ -54,44 +55,26 @@ void print_floor(const Floor& floor, double step_s) {
             floor.optimizer_s * 1e3, floor.bandwidth_bytes_s / 1e9, 100 * floor.total_s() / step_s);
 }
 
-void print_operations(const kernels::OpAccount& account, std::int64_t steps) {
-    const kernels::OpTotals total = account.total();
-    std::printf("\n%-40s %7s %10s %7s %10s %9s\n", "operation (a step)", "calls", "ms", "share", "GFLOP/s", "GB/s");
-    std::vector<std::size_t> order(kernels::kOps);
-    std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return account[static_cast<kernels::Op>(a)].seconds > account[static_cast<kernels::Op>(b)].seconds;
-    });
-    const auto per_step = 1.0 / static_cast<double>(steps);
-    for (const std::size_t index : order) {
-        const kernels::OpTotals& op = account[static_cast<kernels::Op>(index)];
-        if (op.calls == 0) continue;
-        std::printf("%-40s %7.0f %10.2f %6.1f%% %10.1f %9.2f\n",
-                    std::string(kernels::name_of(static_cast<kernels::Op>(index))).c_str(),
-                    static_cast<double>(op.calls) * per_step, op.seconds * 1e3 * per_step,
-                    100 * op.seconds / total.seconds, op.flops / op.seconds / 1e9, op.bytes / op.seconds / 1e9);
-    }
-}
-
-void print_memory(const core::MemoryStatistics& statistics, std::int64_t saved_bytes) {
+/// state: parameters, gradients and optimizer; kept: what the tape holds, logits included; resident: the process's
+/// peak.
+void print_csv(train::Engine& engine, double tokens_per_s, double step_s, double flops) {
     constexpr double kMiB = 1 << 20;
-    std::printf("\n%-40s %12s %12s\n", "memory (MiB)", "at the peak", "own peak");
-    for (std::size_t i = 0; i < core::kMemoryCategories; ++i) {
-        const auto category = static_cast<core::MemoryCategory>(i);
-        std::printf("%-40s %12.1f %12.1f\n", std::string(core::name_of(category)).c_str(),
-                    static_cast<double>(statistics[category].bytes_at_peak) / kMiB,
-                    static_cast<double>(statistics[category].peak_bytes) / kMiB);
+    const core::MemoryStatistics& statistics = engine.pool().statistics();
+    std::int64_t state = 0;
+    for (const auto category :
+         {core::MemoryCategory::parameters, core::MemoryCategory::gradients, core::MemoryCategory::optimizer}) {
+        state += statistics[category].peak_bytes;
     }
-    const std::int64_t reserved =
-            statistics.by_arena[0].peak_reserved_bytes + statistics.by_arena[1].peak_reserved_bytes;
-    std::printf("%-40s %12.1f\n", "total", static_cast<double>(statistics.peak_bytes) / kMiB);
-    std::printf("%-40s %12.1f\n", "reserved from the system", static_cast<double>(reserved) / kMiB);
-    std::printf("%-40s %12.1f\n", "kept by the tape", static_cast<double>(saved_bytes) / kMiB);
+    std::printf("tokens_per_s,step_ms,model_gflops,peak_mib,state_mib,kept_mib,resident_mib\n");
+    std::printf("%.2f,%.3f,%.2f,%.1f,%.1f,%.1f,%.1f\n", tokens_per_s, step_s * 1e3, flops / step_s / 1e9,
+                static_cast<double>(statistics.peak_bytes) / kMiB, static_cast<double>(state) / kMiB,
+                static_cast<double>(engine.peak_saved_bytes()) / kMiB,
+                static_cast<double>(train::peak_resident_bytes()) / kMiB);
 }
 
 }  // namespace
 
-int bench_step(const StepOptions& options) {
+train::Config load_bench_config(const StepOptions& options) {
     train::Config config = train::load_config(options.config, options.overrides);
     if (config.model.vocab_size == 0) {
         core::raise<core::UsageError>(
@@ -100,6 +83,11 @@ int bench_step(const StepOptions& options) {
                 options.config);
     }
     if (config.device.threads > 0) omp_set_num_threads(static_cast<int>(config.device.threads));
+    return config;
+}
+
+int bench_step(const StepOptions& options) {
+    const train::Config config = load_bench_config(options);
     train::Engine engine(train::engine_settings(config));
     engine.initialise();
     std::vector<double> seconds;
@@ -118,8 +106,7 @@ int bench_step(const StepOptions& options) {
     const auto tokens = static_cast<double>(config.batch.global_batch_size * config.model.seq_length);
     const double step_s = median(seconds);
     if (options.csv) {
-        std::printf("tokens_per_s,step_ms,model_gflops\n%.2f,%.3f,%.2f\n", tokens / step_s, step_s * 1e3,
-                    flops / step_s / 1e9);
+        print_csv(engine, tokens / step_s, step_s, flops);
         return 0;
     }
     std::printf("%s\n", engine.backend().description().c_str());
@@ -135,8 +122,12 @@ int bench_step(const StepOptions& options) {
             *std::min_element(seconds.begin(), seconds.end()) * 1e3,
             *std::max_element(seconds.begin(), seconds.end()) * 1e3, tokens / step_s, flops / step_s / 1e12);
     print_floor(floor.result(), step_s);
-    print_operations(engine.backend().account(), options.steps);
-    print_memory(engine.pool().statistics(), engine.peak_saved_bytes());
+    const train::Profile profile{.operations = engine.backend().account(),
+                                 .steps = options.steps,
+                                 .seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0),
+                                 .memory = engine.pool().statistics(),
+                                 .saved_bytes = engine.peak_saved_bytes()};
+    std::printf("\n%s\n%s", train::operation_table(profile).c_str(), train::memory_table(profile).c_str());
     return 0;
 }
 

@@ -7,5 +7,6 @@ namespace tessera::apps {
 void add_tokenizer_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_verify_command(CLI::App& app);
 
 }  // namespace tessera::apps

@@ -13,6 +13,7 @@ int parse_and_run(int argc, char** argv) {
     tessera::apps::add_tokenizer_command(app);
     tessera::apps::add_tokenize_command(app);
     tessera::apps::add_inspect_command(app);
+    tessera::apps::add_verify_command(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& end) {

@@ -52,7 +52,8 @@ std::string read_prompt(const Options& options) {
     if (options.prompt_file.empty()) return options.prompt;
     if (options.prompt_file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
     std::ifstream in(options.prompt_file, std::ios::binary);
-    if (!in) core::raise<core::UsageError>("cannot read the prompt file {}", options.prompt_file);
+    if (!in || std::filesystem::is_directory(options.prompt_file))
+        core::raise<core::UsageError>("cannot read the prompt file {}", options.prompt_file);
     return {std::istreambuf_iterator<char>(in), {}};
 }
 

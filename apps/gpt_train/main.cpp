@@ -28,28 +28,6 @@ void install_signal_handlers() {
     }
 }
 
-void print_summary(const train::RunSummary& summary) {
-    if (summary.steps == 0) {
-        std::printf(
-                "nothing was trained: the run is at its last step; raise run.train_steps, or start anew with "
-                "--checkpoint.resume=none\n");
-        return;
-    }
-    std::printf("trained %lld steps, %lld tokens in %.1f s: %.0f tokens/s (waiting for data: %.1f %%), loss %.4f\n",
-                static_cast<long long>(summary.steps), static_cast<long long>(summary.tokens), summary.seconds,
-                summary.seconds > 0 ? static_cast<double>(summary.tokens) / summary.seconds : 0.0,
-                summary.seconds > 0 ? 100 * summary.data_wait_seconds / summary.seconds : 0.0, summary.last_loss);
-    if (summary.skipped_steps > 0) std::printf("skipped steps: %lld\n", static_cast<long long>(summary.skipped_steps));
-    if (summary.validation) {
-        std::printf("validation: loss %.4f, perplexity %.2f", summary.validation->loss, summary.validation->perplexity);
-        if (summary.validation->bits_per_byte) std::printf(", bits per byte %.4f", *summary.validation->bits_per_byte);
-        std::printf("\n");
-    }
-    std::printf("peak memory: %.1f MiB\n", static_cast<double>(summary.peak_bytes) / (1 << 20));
-    if (!summary.loss_curve.empty()) std::printf("loss curve: %s\n", summary.loss_curve.c_str());
-    if (!summary.checkpoint.empty()) std::printf("checkpoint: %s\n", summary.checkpoint.c_str());
-}
-
 int run(int argc, char** argv) {
     CLI::App app("Trains a GPT from a TOML config. Any key can be overridden: --section.key=value.");
     app.footer(
@@ -63,9 +41,11 @@ int run(int argc, char** argv) {
             "SIGTERM, SIGUSR1 and Ctrl-C finish the step, save a checkpoint and stop.");
     std::string config_path;
     bool dry_run = false;
+    bool profile = false;
     bool reference = false;
     app.add_option("CONFIG", config_path, "the run's TOML file");
     app.add_flag("--dry-run", dry_run, "check config, data and resume point, say what would happen, and exit");
+    app.add_flag("--profile", profile, "at the end, print tables of time and memory by operation");
     app.add_flag("--config-reference", reference, "print every config key as Markdown and exit");
     app.set_version_flag("--version", apps::version_line("gpt_train"));
     app.allow_extras();
@@ -95,7 +75,8 @@ int run(int argc, char** argv) {
     }
     install_signal_handlers();
     const train::RunSummary summary = training.run(stop_request);
-    print_summary(summary);
+    std::fputs(train::summary_text(summary).c_str(), stdout);
+    if (profile) std::fputs(train::profile_text(summary).c_str(), stdout);
     return static_cast<int>(summary.exit_code);
 }
 

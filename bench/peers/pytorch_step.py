@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Times one training step of the same GPT-2 in PyTorch and in gpt_bench, in alternation, and prints the ratio.
 
-Needs Debian's python3-torch with libopenblas0-openmp (the pthread OpenBLAS is slower and no fair peer).
-Usage: bench/peers/pytorch_step.py [--gpt-bench PATH] [--batch 4] [--seq 256] [--rounds 3] [--layers 12] [--hidden 768]
-       [--heads 12] [--vocab 50257] [--threads 2]
+Needs Debian's python3-torch with libopenblas0-openmp (the pthread OpenBLAS is slower and no fair peer), or any newer
+PyTorch: run this file with the Python that has it (--compile adds torch.compile).
+Usage: bench/peers/pytorch_step.py --all                 the four sizes of docs/performance.md
+       bench/peers/pytorch_step.py [--batch 4] [--seq 256] [--layers 12] [--hidden 768] [--heads 12] [--vocab 50257]
+Common: [--rounds 3] [--steps 1] [--threads 2] [--compile] [--gpt-bench PATH]
 Both sides: f32, whole optimizer step (forward, backward, clipping at 1.0, AdamW), random tokens, no dropout.
 """
 import argparse
@@ -64,20 +66,20 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def torch_step(model, optimizer, o):
+def torch_step(run, model, optimizer, o):
     tokens = torch.randint(0, o.vocab, (o.batch, o.seq))
     targets = torch.randint(0, o.vocab, (o.batch, o.seq))
     begin = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    model(tokens, targets).backward()
+    run(tokens, targets).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return o.batch * o.seq / (time.perf_counter() - begin)
 
 
-def our_step(o, config):
+def our_step(o, steps, config):
     out = subprocess.run(
-        [o.gpt_bench, "step", config, "--csv", "--steps", str(o.steps), "--warmup", "1", f"--model.seq_length={o.seq}",
+        [o.gpt_bench, "step", config, "--csv", "--steps", str(steps), "--warmup", "1", f"--model.seq_length={o.seq}",
          f"--model.num_layers={o.layers}", f"--model.hidden_size={o.hidden}", f"--model.num_attention_heads={o.heads}",
          f"--model.vocab_size={o.vocab}", f"--batch.global_batch_size={o.batch}", f"--batch.micro_batch_size={o.batch}",
          f"--device.threads={o.threads}"],
@@ -85,28 +87,50 @@ def our_step(o, config):
     return float(out.splitlines()[-1].split(",")[0])
 
 
-def main():
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpt-bench", default=os.path.join(root, "build/release/apps/gpt_bench"))
-    for name, default in dict(batch=4, seq=256, rounds=3, steps=1, layers=12, hidden=768, heads=12, vocab=50257, threads=2).items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    o = parser.parse_args()
-    torch.set_num_threads(o.threads)
+SIZES = {
+    "GPT-2 124M, 4 x 256": dict(batch=4, seq=256, layers=12, hidden=768, heads=12, vocab=50257),
+    "GPT-2 124M, 1 x 1024": dict(batch=1, seq=1024, layers=12, hidden=768, heads=12, vocab=50257),
+    "GPT-2 124M, 4 x 64": dict(batch=4, seq=64, layers=12, hidden=768, heads=12, vocab=50257),
+    "4 layers of 128, 12 x 64": dict(batch=12, seq=64, layers=4, hidden=128, heads=4, vocab=65),
+}
+
+
+def compare(name, o, root):
+    """Alternates the two programs o.rounds times and prints the ratio of the medians."""
     torch.manual_seed(1)
     model = Gpt2(o)
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
                                   lr=1e-4, betas=(0.9, 0.95))
-    torch_step(model, optimizer, o)
+    run = torch.compile(model) if o.compile else model
+    for _ in range(2):
+        torch_step(run, model, optimizer, o)
+    # A small model's step is short: as many as fill a second.
+    steps = max(o.steps, round(1 / (o.batch * o.seq / torch_step(run, model, optimizer, o))))
     ours, theirs = [], []
     for number in range(o.rounds):
-        ours.append(our_step(o, os.path.join(root, "configs/gpt2_124m.toml")))
-        theirs.append(statistics.median(torch_step(model, optimizer, o) for _ in range(o.steps)))
-        print(f"round {number + 1}: tessera {ours[-1]:.1f} tokens/s, PyTorch {torch.__version__} {theirs[-1]:.1f} tokens/s", flush=True)
+        ours.append(our_step(o, steps, os.path.join(root, "configs/gpt2_124m.toml")))
+        theirs.append(statistics.median(torch_step(run, model, optimizer, o) for _ in range(steps)))
+        print(f"{name}: round {number + 1}: tessera {ours[-1]:.1f} tokens/s, PyTorch {torch.__version__} {theirs[-1]:.1f} tokens/s",
+              flush=True)
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(f"medians: tessera {a:.1f}, PyTorch {b:.1f} tokens/s; ratio {a / b:.2f}")
+    print(f"{name}: medians: tessera {a:.1f}, PyTorch {b:.1f} tokens/s; ratio {a / b:.2f}", flush=True)
+
+
+def main():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpt-bench", default=os.path.join(root, "build/release/apps/gpt_bench"))
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    for name, default in dict(batch=4, seq=256, rounds=3, steps=1, layers=12, hidden=768, heads=12, vocab=50257, threads=2).items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    o = parser.parse_args()
+    torch.set_num_threads(o.threads)
+    sizes = SIZES if o.all else {"model": {}}
+    for name, size in sizes.items():
+        compare(name, argparse.Namespace(**{**vars(o), **size}), root)
 
 
 main()

@@ -3,79 +3,28 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "core/error.h"
 #include "data/hdf5_handle.h"
 #include "data/shard.h"
+#include "data/shard_layout.h"
 
 namespace tessera::data {
 namespace {
 
 constexpr std::int64_t kCheckBlock = std::int64_t{1} << 20;
-constexpr std::size_t kLongestString = 4096;
-
-template <typename T>
-std::optional<T> read_attribute(hid_t file, const char* name, hid_t memory_type) {
-    if (H5Aexists(file, name) <= 0) return std::nullopt;
-    const Hdf5Handle attribute(H5Aopen(file, name, H5P_DEFAULT), H5Aclose);
-    const Hdf5Handle type(H5Aget_type(attribute.get()), H5Tclose);
-    const Hdf5Handle space(H5Aget_space(attribute.get()), H5Sclose);
-    T value{};
-    if (H5Tget_class(type.get()) != H5T_INTEGER || H5Sget_simple_extent_npoints(space.get()) != 1 ||
-        H5Aread(attribute.get(), memory_type, &value) < 0) {
-        core::raise<core::DataError>("attribute '{}' is not one integer", name);
-    }
-    return value;
-}
-
-std::string read_string_attribute(hid_t file, const char* name) {
-    if (H5Aexists(file, name) <= 0) return {};
-    const Hdf5Handle attribute(H5Aopen(file, name, H5P_DEFAULT), H5Aclose);
-    const Hdf5Handle type(H5Aget_type(attribute.get()), H5Tclose);
-    const Hdf5Handle space(H5Aget_space(attribute.get()), H5Sclose);
-    if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1 ||
-        H5Tget_size(type.get()) > kLongestString) {
-        core::raise<core::DataError>("attribute '{}' is not one string of at most {} bytes", name, kLongestString);
-    }
-    if (H5Tis_variable_str(type.get()) > 0) {
-        char* text = nullptr;
-        if (H5Aread(attribute.get(), type.get(), &text) < 0 || text == nullptr) return {};
-        std::string value = text;
-        H5free_memory(text);
-        return value;
-    }
-    std::string value(H5Tget_size(type.get()), '\0');
-    if (H5Aread(attribute.get(), type.get(), value.data()) < 0) return {};
-    return value.substr(0, value.find('\0'));
-}
-
-std::string tokens_name(hid_t file, const ShardNames& names) {
-    if (!names.tokens.empty()) return names.tokens;
-    for (const char* name : {"tokens", "input_ids"}) {
-        if (H5Lexists(file, name, H5P_DEFAULT) > 0) return name;
-    }
-    core::raise<core::DataError>("has neither a dataset 'tokens' nor 'input_ids'; name the one that holds the tokens");
-}
-
-void check_file(const std::string& path) {
-    std::error_code code;
-    if (!std::filesystem::exists(path, code)) core::raise<core::DataError>("does not exist");
-    if (!std::filesystem::is_regular_file(path, code)) core::raise<core::DataError>("is not a file");
-    if (std::filesystem::file_size(path, code) == 0) core::raise<core::DataError>("is empty (0 bytes)");
-}
 
 }  // namespace
 
 ShardReader ShardReader::open(const std::string& path, const ShardNames& names,
                               std::shared_ptr<OpenDatasets> open_datasets) try {
-    check_file(path);
+    check_shard_file(path);
     ShardReader shard;
     shard.path_ = path;
     const Hdf5Lock lock;
     const Hdf5Handle file = open_hdf5_read_only(path);
-    shard.tokens_ = IntegerArray::open(path, tokens_name(file.get(), names), open_datasets);
+    shard.tokens_ = IntegerArray::open(path, tokens_dataset_name(file.get(), names), open_datasets);
     if (shard.tokens_.size() == 0) core::raise<core::DataError>("holds no tokens");
     if (!names.document_offsets.empty() && H5Lexists(file.get(), names.document_offsets.c_str(), H5P_DEFAULT) > 0) {
         shard.document_offsets_ = IntegerArray::open(path, names.document_offsets, open_datasets);
@@ -87,16 +36,18 @@ ShardReader ShardReader::open(const std::string& path, const ShardNames& names,
                                          names.document_offsets, first, last, shard.num_tokens());
         }
     }
-    shard.format_version_ = read_attribute<std::int64_t>(file.get(), "format_version", H5T_NATIVE_INT64);
+    shard.format_version_ = read_integer_attribute(file.get(), "format_version");
     if (shard.format_version_.value_or(1) > kShardFormatVersion) {
         core::raise<core::DataError>("has format version {}, this program reads up to {}", *shard.format_version_,
                                      kShardFormatVersion);
     }
-    shard.identity_.vocab_size = read_attribute<std::int64_t>(file.get(), "vocab_size", H5T_NATIVE_INT64);
-    shard.identity_.eod_id = read_attribute<std::int32_t>(file.get(), "eod_id", H5T_NATIVE_INT32);
+    shard.identity_.vocab_size = read_integer_attribute(file.get(), "vocab_size");
+    if (const auto eod_id = read_integer_attribute(file.get(), "eod_id")) {
+        shard.identity_.eod_id = static_cast<std::int32_t>(std::clamp<std::int64_t>(*eod_id, INT32_MIN, INT32_MAX));
+    }
     shard.identity_.tokenizer_sha256 = read_string_attribute(file.get(), "tokenizer_sha256");
-    shard.text_bytes_ = read_attribute<std::int64_t>(file.get(), "text_bytes", H5T_NATIVE_INT64);
-    shard.tokens_xxh64_ = read_attribute<std::uint64_t>(file.get(), "tokens_xxh64", H5T_NATIVE_UINT64);
+    shard.text_bytes_ = read_integer_attribute(file.get(), "text_bytes");
+    shard.tokens_xxh64_ = read_unsigned_attribute(file.get(), "tokens_xxh64");
     return shard;
 } catch (const core::Error& error) {
     throw core::DataError(fmt::format("{} {}", path, error.what()));

@@ -1,9 +1,11 @@
 #include "train/config.h"
 
 #include <filesystem>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/rounding.h"
+#include "train/batch_plan.h"
 #include "train/config_fields.h"
 #include "train/durable_file.h"
 
@@ -41,10 +43,17 @@ void resolve_defaults(Config& config) {
                                                                   : core::round_up((8 * model.hidden_size + 2) / 3, 64);
     }
     BatchConfig& batch = config.batch;
-    if (batch.micro_batch_size == 0) batch.micro_batch_size = batch.global_batch_size;
+    if (batch.micro_batch_size == 0) {
+        batch.micro_batch_size =
+                batch.rampup.given() ? std::gcd(batch.rampup.start, batch.rampup.increment) : batch.global_batch_size;
+    }
     ScheduleConfig& schedule = config.schedule;
-    if (schedule.decay_steps == 0) {
-        schedule.decay_steps = std::max(total_steps(config), schedule.warmup_steps + 1);
+    if (schedule.decay_steps == 0 && schedule.decay_tokens == 0) {
+        if (schedule.in_tokens()) {
+            schedule.decay_tokens = std::max(total_tokens(config), schedule.warmup_tokens + 1);
+        } else {
+            schedule.decay_steps = std::max(total_steps(config), schedule.warmup_steps + 1);
+        }
     }
     if (config.run.directory.empty()) config.run.directory = "runs/" + config.run.name;
     if (config.checkpoint.directory.empty()) {
@@ -52,11 +61,15 @@ void resolve_defaults(Config& config) {
     }
 }
 
-std::int64_t total_steps(const Config& config) {
+std::int64_t total_steps(const Config& config, std::int64_t step, std::int64_t consumed_samples) {
     if (config.run.train_steps > 0) return config.run.train_steps;
-    const std::int64_t tokens_per_step = config.batch.global_batch_size * config.model.seq_length;
-    if (tokens_per_step == 0) return 0;
-    return config.run.train_tokens / tokens_per_step + (config.run.train_tokens % tokens_per_step != 0 ? 1 : 0);
+    if (config.batch.global_batch_size <= 0 || config.model.seq_length <= 0) return 0;
+    const std::int64_t samples = core::ceil_div(config.run.train_tokens, config.model.seq_length);
+    return step + BatchPlan(config.batch).steps_until(consumed_samples, samples);
+}
+
+std::int64_t total_tokens(const Config& config) {
+    return BatchPlan(config.batch).samples_after(0, total_steps(config)) * config.model.seq_length;
 }
 
 std::string_view name_of(ModelFamily value) {

@@ -60,9 +60,20 @@ struct DataConfig {
     std::string tokens_dataset = "tokens";
 };
 
+/// Steps begin with `start` samples and grow by `increment` up to global_batch_size, evenly over `samples` consumed
+/// samples (BatchPlan).
+struct BatchRampup {
+    std::int64_t start = 0;
+    std::int64_t increment = 0;
+    std::int64_t samples = 0;
+
+    bool given() const { return samples > 0; }
+};
+
 struct BatchConfig {
     std::int64_t global_batch_size = 0;  ///< samples per step
-    std::int64_t micro_batch_size = 0;   ///< samples per forward; resolved: global_batch_size
+    std::int64_t micro_batch_size = 0;   ///< samples per forward; resolved: global_batch_size, or what divides a ramp
+    BatchRampup rampup;                  ///< not given: every step has global_batch_size
 };
 
 struct OptimizerConfig {
@@ -78,8 +89,13 @@ struct OptimizerConfig {
 struct ScheduleConfig {
     ScheduleStyle style = ScheduleStyle::cosine;
     std::int64_t warmup_steps = 0;
-    std::int64_t decay_steps = 0;  ///< the update at which min_lr is reached; resolved: the steps of the run
-    double decay_fraction = 0.2;   ///< wsd: the last part of decay_steps, in which the rate falls
+    std::int64_t warmup_tokens = 0;  ///< instead of warmup_steps
+    std::int64_t decay_steps = 0;    ///< the update at which min_lr is reached; resolved: the steps of the run
+    std::int64_t decay_tokens = 0;   ///< instead of decay_steps; resolved with warmup_tokens: the tokens of the run
+    double decay_fraction = 0.2;     ///< wsd: the last part of the decay's length, in which the rate falls
+
+    /// Whether the schedule counts consumed tokens; otherwise it counts updates.
+    bool in_tokens() const { return warmup_tokens > 0 || decay_tokens > 0; }
 };
 
 /// f16: `dynamic` starts at initial_loss_scale; otherwise `value` is used throughout.
@@ -177,12 +193,16 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 /// As load_config, from text. `name` stands for the file in messages and its folder for relative paths.
 Config parse_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
 
-/// Fills in what follows from other keys: num_kv_heads, ffn_hidden_size, micro_batch_size, decay_steps,
-/// run.directory, checkpoint.directory. Keys that are set stay. load_config has done this already.
+/// Fills in what follows from other keys: num_kv_heads, ffn_hidden_size, micro_batch_size, decay_steps
+/// or decay_tokens, run.directory, checkpoint.directory. Keys that are set stay. load_config has done this already.
 void resolve_defaults(Config& config);
 
-/// Optimizer steps of the run: train_steps, or train_tokens / (global_batch_size seq_length) rounded up.
-std::int64_t total_steps(const Config& config);
+/// Optimizer steps of the run: train_steps, or as many as train_tokens take, rounded up. `step` and `consumed_samples`:
+/// what a resumed run has done already, with batches of whatever size.
+std::int64_t total_steps(const Config& config, std::int64_t step = 0, std::int64_t consumed_samples = 0);
+
+/// Tokens of the run: those of all its steps.
+std::int64_t total_tokens(const Config& config);
 
 /// The config as TOML, every applicable key written: what is saved with a run. parse_config reads it back to the same.
 std::string to_toml(const Config& config);

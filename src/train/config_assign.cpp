@@ -218,6 +218,21 @@ std::string assign_value(const Field& field, LossScale& target, const toml::node
     return problem;
 }
 
+std::string assign_value(const Field& field, BatchRampup& target, const toml::node& node, const Place& place) {
+    constexpr std::string_view kWanted = "[start, increment, samples]";
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return wrong_type(field, kWanted, node);
+    if (list->size() != 3) return fmt::format("{} wants {}, not {} values", field.name(), kWanted, list->size());
+    BatchRampup rampup;
+    std::int64_t* const values[] = {&rampup.start, &rampup.increment, &rampup.samples};
+    for (std::size_t i = 0; i < 3; ++i) {
+        std::string problem = assign_value(field, *values[i], *list->get(i), place);
+        if (!problem.empty()) return problem;
+    }
+    target = rampup;
+    return {};
+}
+
 Choice choose(const Field& field, const std::vector<std::string_view>& choices, const toml::node& node) {
     std::vector<std::string> quoted;
     for (std::string_view choice : choices) quoted.push_back(fmt::format("\"{}\"", choice));

@@ -32,6 +32,7 @@ std::string assign_value(const Field& field, std::array<double, 2>& target, cons
 std::string assign_value(const Field& field, std::vector<DataSource>& target, const toml::node& node,
                          const Place& place);
 std::string assign_value(const Field& field, LossScale& target, const toml::node& node, const Place& place);
+std::string assign_value(const Field& field, BatchRampup& target, const toml::node& node, const Place& place);
 
 /// `choices` are the spellings of the type's values; the index of the one given.
 struct Choice {
@@ -58,6 +59,7 @@ std::string written(const std::string& value);
 std::string written(const std::array<double, 2>& value);
 std::string written(const std::vector<DataSource>& value);
 std::string written(const LossScale& value);
+std::string written(const BatchRampup& value);
 template <typename E>
 requires std::is_enum_v<E> std::string written(E value) {
     for (const auto& entry : EnumNames<E>::kAll) {

@@ -163,11 +163,18 @@ void visit_data(D& data, B& batch, V& visit) {
           batch.global_batch_size);
     visit(Field{.section = "batch",
                 .key = "micro_batch_size",
-                .doc = "samples per forward and backward; must divide global_batch_size",
+                .doc = "samples per forward and backward; must divide global_batch_size and every size of a ramp",
                 .min = 1,
                 .max = kMaxSize,
-                .default_text = "global_batch_size"},
+                .default_text = "global_batch_size; with rampup the largest that divides every size"},
           batch.micro_batch_size);
+    visit(Field{.section = "batch",
+                .key = "rampup",
+                .doc = "[start, increment, samples]: the batch grows from start by increment to global_batch_size, "
+                       "evenly over the first so many consumed samples",
+                .min = 1,
+                .default_text = "none"},
+          batch.rampup);
 }
 
 /// Calls visit(const Field&, member) for every key, in the order of the file. C is Config or const Config.

@@ -52,7 +52,11 @@ void visit_surroundings(E& evaluation, L& log, D& device, V& visit) {
                 .applies = [](const Config& config) { return !config.data.validation.empty(); },
                 .applies_when = "with data.validation"},
           evaluation.steps);
-    visit(Field{.section = "log", .key = "interval", .doc = "steps between log lines", .min = 1}, log.interval);
+    visit(Field{.section = "log",
+                .key = "interval",
+                .doc = "steps between log lines; a line gives the mean time of its steps, all else of the last one",
+                .min = 1},
+          log.interval);
     visit(Field{.section = "log",
                 .key = "progress",
                 .doc = "bar, log lines or none; auto: bar on a terminal, lines elsewhere"},

@@ -46,6 +46,10 @@ void visit_optimizer(O& optimizer, V& visit) {
           optimizer.clip_grad_norm);
 }
 
+inline bool has_decay(const Config& config) {
+    return config.schedule.style != ScheduleStyle::constant && config.schedule.style != ScheduleStyle::inverse_sqrt;
+}
+
 template <typename S, typename V>
 void visit_schedule(S& schedule, V& visit) {
     visit(Field{.section = "schedule", .key = "style", .doc = "shape of the learning rate after the warmup"},
@@ -53,20 +57,32 @@ void visit_schedule(S& schedule, V& visit) {
     visit(Field{.section = "schedule", .key = "warmup_steps", .doc = "updates of linear warmup", .min = 0},
           schedule.warmup_steps);
     visit(Field{.section = "schedule",
+                .key = "warmup_tokens",
+                .doc = "instead of warmup_steps: consumed tokens of linear warmup, whatever the batch size; the tokens "
+                       "of a skipped step count",
+                .min = 0},
+          schedule.warmup_tokens);
+    constexpr std::string_view kDecaying = "with schedule.style = \"linear\", \"cosine\" or \"wsd\"";
+    visit(Field{.section = "schedule",
                 .key = "decay_steps",
-                .doc = "the update at which min_lr is reached",
+                .doc = "the update at which min_lr is reached; a skipped step is no update",
                 .min = 1,
                 .default_text = "the steps of the run",
-                .applies =
-                        [](const Config& config) {
-                            return config.schedule.style != ScheduleStyle::constant &&
-                                   config.schedule.style != ScheduleStyle::inverse_sqrt;
-                        },
-                .applies_when = "with schedule.style = \"linear\", \"cosine\" or \"wsd\""},
+                .applies = has_decay,
+                .applies_when = kDecaying},
           schedule.decay_steps);
     visit(Field{.section = "schedule",
+                .key = "decay_tokens",
+                .doc = "instead of decay_steps: the consumed tokens at which min_lr is reached; the tokens of a "
+                       "skipped step count",
+                .min = 1,
+                .default_text = "with warmup_tokens the tokens of the run",
+                .applies = has_decay,
+                .applies_when = kDecaying},
+          schedule.decay_tokens);
+    visit(Field{.section = "schedule",
                 .key = "decay_fraction",
-                .doc = "last part of decay_steps, in which the rate falls",
+                .doc = "last part of the decay's length, in which the rate falls",
                 .min = 0,
                 .max = 1,
                 .min_excluded = true,

@@ -66,6 +66,7 @@ constexpr std::array kAliases = {
         Alias{"model_type", "model.family"},
         Alias{"batch_size", "batch.global_batch_size"},
         Alias{"train_batch_size", "batch.global_batch_size"},
+        Alias{"rampup_batch_size", "batch.rampup"},
         Alias{"gradient_accumulation_steps", "batch.micro_batch_size"},
         Alias{"max_steps", "run.train_steps"},
         Alias{"max_iters", "run.train_steps"},
@@ -79,6 +80,8 @@ constexpr std::array kAliases = {
         Alias{"warmup_iters", "schedule.warmup_steps"},
         Alias{"lr_warmup_iters", "schedule.warmup_steps"},
         Alias{"lr_decay_iters", "schedule.decay_steps"},
+        Alias{"lr_warmup_samples", "schedule.warmup_tokens"},
+        Alias{"lr_decay_samples", "schedule.decay_tokens"},
         Alias{"fp16", "precision.dtype"},
         Alias{"bf16", "precision.dtype"},
         Alias{"save_interval", "checkpoint.interval"},
@@ -96,9 +99,9 @@ constexpr std::array kAliases = {
         Alias{"valid_data", "data.validation"},
 };
 
-constexpr std::array<std::string_view, 7> kPlannedKeys = {
-        "run.bitwise_across_layouts", "batch.rampup",    "zero.bucket_bytes", "zero.offload_path",
-        "recompute.layers",           "recompute.bytes", "checkpoint.async"};
+constexpr std::array<std::string_view, 6> kPlannedKeys = {
+        "run.bitwise_across_layouts", "zero.bucket_bytes", "zero.offload_path",
+        "recompute.layers",           "recompute.bytes",   "checkpoint.async"};
 
 std::string normalised(std::string_view name) {
     std::string result(name);

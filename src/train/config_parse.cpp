@@ -80,7 +80,7 @@ public:
     }
 
     void finish() {
-        drop_replaced_length();
+        drop_replaced_lengths();
         std::vector<std::string> missing;
         for_each_field(config_, [&](const Field& field, const auto&) {
             if (field.presence == Presence::required && !config_.is_set(field.name())) missing.push_back(field.name());
@@ -170,8 +170,8 @@ private:
         if (!problem.empty()) problems_.push_back(fmt::format("{}: {}", place.where, problem));
     }
 
-    /// The length of the run given on the command line replaces the file's, in whichever unit.
-    void drop_replaced_length() {
+    /// A length given on the command line replaces the file's, in whichever unit.
+    void drop_replaced_lengths() {
         const auto drop = [&](const char* from_file, const char* given, std::int64_t& value) {
             const auto in_file = config_.origins.find(from_file);
             const auto on_line = config_.origins.find(given);
@@ -182,6 +182,11 @@ private:
         };
         drop("run.train_tokens", "run.train_steps", config_.run.train_tokens);
         drop("run.train_steps", "run.train_tokens", config_.run.train_steps);
+        ScheduleConfig& schedule = config_.schedule;
+        drop("schedule.warmup_tokens", "schedule.warmup_steps", schedule.warmup_tokens);
+        drop("schedule.warmup_steps", "schedule.warmup_tokens", schedule.warmup_steps);
+        drop("schedule.decay_tokens", "schedule.decay_steps", schedule.decay_tokens);
+        drop("schedule.decay_steps", "schedule.decay_tokens", schedule.decay_steps);
     }
 
     Config& config_;
@@ -200,12 +205,13 @@ Config parse_config(std::string_view text, const std::string& name, const std::v
     parser.finish();
     resolve_defaults(config);
     validate(config);
-    const std::int64_t steps = total_steps(config);
-    if (config.schedule.warmup_steps >= steps) {
-        core::log_warning(
-                fmt::format("schedule.warmup_steps {} is not shorter than the run of {} steps: all of it is warmup",
-                            config.schedule.warmup_steps, steps));
-    }
+    const auto warn_of_warmup = [](const char* unit, std::int64_t warmup, std::int64_t run) {
+        if (warmup < run) return;
+        core::log_warning(fmt::format("schedule.warmup_{} {} is not shorter than the run of {} {}: all of it is warmup",
+                                      unit, warmup, run, unit));
+    };
+    warn_of_warmup("steps", config.schedule.warmup_steps, total_steps(config));
+    if (config.schedule.in_tokens()) warn_of_warmup("tokens", config.schedule.warmup_tokens, total_tokens(config));
     return config;
 }
 

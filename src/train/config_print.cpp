@@ -20,6 +20,9 @@ bool is_unset(const Field&, const std::string& value) {
 bool is_unset(const Field&, const std::vector<DataSource>& value) {
     return value.empty();
 }
+bool is_unset(const Field&, const BatchRampup& value) {
+    return !value.given();
+}
 template <typename T>
 bool is_unset(const Field&, const T&) {
     return false;
@@ -50,6 +53,9 @@ std::string type_text(const Field&, const std::vector<DataSource>&) {
 }
 std::string type_text(const Field& field, const LossScale&) {
     return with_range(field, "\"dynamic\" or a number");
+}
+std::string type_text(const Field&, const BatchRampup&) {
+    return "three whole numbers";
 }
 template <typename E>
 requires std::is_enum_v<E> std::string type_text(const Field&, E) {
@@ -117,6 +123,10 @@ std::string written(const std::vector<DataSource>& value) {
 
 std::string written(const LossScale& value) {
     return value.dynamic ? "\"dynamic\"" : written(value.value);
+}
+
+std::string written(const BatchRampup& value) {
+    return fmt::format("[{}, {}, {}]", value.start, value.increment, value.samples);
 }
 
 std::string to_toml(const Config& config) {

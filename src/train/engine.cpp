@@ -1,6 +1,10 @@
 #include "train/engine.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
+
+#include "core/error.h"
 
 namespace tessera::train {
 namespace {
@@ -13,10 +17,31 @@ std::unique_ptr<kernels::Backend> make_backend(core::MemoryPool& pool) {
                                                    : kernels::make_cpu_backend(pool);
 }
 
+/// The settings, unless what a training keeps of the model is more than the machine has: the system would end the
+/// process without a word.
+const EngineSettings& fitting(const EngineSettings& settings) {
+    if (settings.device == core::DeviceType::meta) return settings;
+    const auto parameters = static_cast<double>(layers::parameter_count(settings.model));
+    const auto value_bytes = static_cast<double>(core::size_of(settings.model.dtype));
+    // Beside the values: main parameters unless they are the values, gradients, two moments.
+    const double state_bytes = settings.model.dtype == core::DType::f32 ? 12 : 16;
+    const double needed = parameters * (value_bytes + (settings.state == zero::StateKind::training ? state_bytes : 0));
+    struct sysinfo system {};
+    if (::sysinfo(&system) != 0) return settings;
+    const double present = static_cast<double>(system.totalram + system.totalswap) * system.mem_unit;
+    if (needed > present) {
+        core::raise<core::EnvironmentError>(
+                "the model's {:.3g} parameters need {:.1f} GiB, but this machine has {:.1f} GiB of memory; take a "
+                "smaller model.hidden_size or model.num_layers",
+                parameters, needed / 0x1p30, present / 0x1p30);
+    }
+    return settings;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineSettings& settings)
-    : settings_(settings),
+    : settings_(fitting(settings)),
       pool_(std::make_unique<core::MemoryPool>(settings.device)),
       backend_(make_backend(*pool_)),
       stream_(settings.device, core::StreamKind::compute),

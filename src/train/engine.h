@@ -34,6 +34,7 @@ struct LossSum {
 /// A model with its memory, optimizer and device: what one optimizer step needs. Knows nothing of files or schedules.
 class Engine {
 public:
+    /// Throws EnvironmentError if the machine's memory cannot hold the model, ConfigError if nothing could.
     explicit Engine(const EngineSettings& settings);
 
     /// Draws the initial parameters.

@@ -29,35 +29,62 @@ std::vector<float> last_logits(Engine& engine, const std::vector<std::int32_t>& 
     return {values, values + config.vocab_size};
 }
 
-/// Ids of the most probable tokens, in falling order, cut by top_k and top_p; probabilities are left unnormalised.
+/// Ids that may be drawn, with unnormalised probabilities.
 struct Candidates {
     std::vector<std::int32_t> ids;
     std::vector<double> weights;
 };
 
-Candidates filter(const float* logits, std::int64_t vocab_size, const SamplingSettings& settings) {
-    Candidates candidates;
-    candidates.ids.resize(static_cast<std::size_t>(vocab_size));
-    std::iota(candidates.ids.begin(), candidates.ids.end(), 0);
+/// The ids in falling order of probability until their weights reach `share` of all, at most `most` of them.
+/// Sorts no more than it needs: a vocabulary sorted for every token would cost as much as the model.
+std::vector<std::int32_t> most_probable(const float* logits, const std::vector<double>& weights, std::int64_t most,
+                                        double share) {
     const auto more_probable = [logits](std::int32_t a, std::int32_t b) {
         return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
     };
-    const std::int64_t kept = settings.top_k > 0 ? std::min(settings.top_k, vocab_size) : vocab_size;
-    std::partial_sort(candidates.ids.begin(), candidates.ids.begin() + kept, candidates.ids.end(), more_probable);
-    candidates.ids.resize(static_cast<std::size_t>(kept));
-    const double largest = logits[candidates.ids.front()];
-    double total = 0;
-    for (const std::int32_t id : candidates.ids) {
-        candidates.weights.push_back(std::exp((static_cast<double>(logits[id]) - largest) / settings.temperature));
-        total += candidates.weights.back();
-    }
+    std::vector<std::int32_t> ids(weights.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    const auto select = [&](std::size_t sorted, std::size_t count) {
+        const auto from = ids.begin() + static_cast<std::ptrdiff_t>(sorted);
+        const auto to = ids.begin() + static_cast<std::ptrdiff_t>(count);
+        if (to != ids.end()) std::nth_element(from, to, ids.end(), more_probable);
+        std::sort(from, to, more_probable);
+    };
+    const auto weight_of = [&](double sum, std::int32_t id) { return sum + weights[static_cast<std::size_t>(id)]; };
+    const auto limit = static_cast<std::size_t>(most);
+    std::size_t sorted = limit < ids.size() ? limit : std::min<std::size_t>(64, limit);
+    select(0, sorted);
+    const double total = limit < ids.size() ? std::accumulate(ids.begin(), ids.begin() + most, 0.0, weight_of)
+                                            : std::accumulate(weights.begin(), weights.end(), 0.0);
     double reached = 0;
     std::size_t count = 0;
-    while (count < candidates.ids.size() && (count == 0 || reached < settings.top_p * total)) {
-        reached += candidates.weights[count++];
+    while (count < limit && (count == 0 || reached < share * total)) {
+        if (count == sorted) {
+            sorted = std::min(limit, 4 * sorted);
+            select(count, sorted);
+        }
+        reached = weight_of(reached, ids[count++]);
     }
-    candidates.ids.resize(count);
-    candidates.weights.resize(count);
+    ids.resize(count);
+    return ids;
+}
+
+Candidates filter(const float* logits, std::int64_t vocab_size, const SamplingSettings& settings) {
+    const double largest = *std::max_element(logits, logits + vocab_size);
+    std::vector<double> weights;
+    for (std::int64_t id = 0; id < vocab_size; ++id) {
+        weights.push_back(std::exp((static_cast<double>(logits[id]) - largest) / settings.temperature));
+    }
+    Candidates candidates;
+    const std::int64_t kept = settings.top_k > 0 ? std::min(settings.top_k, vocab_size) : vocab_size;
+    if (kept == vocab_size && settings.top_p == 1) {
+        candidates.ids.resize(weights.size());
+        std::iota(candidates.ids.begin(), candidates.ids.end(), 0);
+        candidates.weights = std::move(weights);
+        return candidates;
+    }
+    candidates.ids = most_probable(logits, weights, kept, settings.top_p);
+    for (const std::int32_t id : candidates.ids) candidates.weights.push_back(weights[static_cast<std::size_t>(id)]);
     return candidates;
 }
 

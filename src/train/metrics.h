@@ -12,6 +12,7 @@ namespace tessera::train {
 struct StepMetrics {
     std::int64_t step = 0;  ///< 1-based: steps done
     std::int64_t total_steps = 0;
+    std::int64_t total_samples = 0;  ///< consumed at the end; for the time left, not written; 0: unknown
     std::int64_t consumed_samples = 0;
     std::int64_t consumed_tokens = 0;
     std::int64_t global_batch_size = 0;

@@ -134,8 +134,13 @@ void ProgressBar::update(const StepMetrics& metrics) {
     view_.step.total_steps = total;
     const std::int64_t done = metrics.step - start_step_;
     if (done > 0) {
-        const double per_step = (core::now_s() - start_s_) / static_cast<double>(done);
-        view_.seconds_left = per_step * static_cast<double>(std::max<std::int64_t>(0, total - metrics.step));
+        const double elapsed = core::now_s() - start_s_;
+        if (start_samples_ < 0) start_samples_ = metrics.consumed_samples - metrics.global_batch_size * done;
+        const std::int64_t samples = metrics.consumed_samples - start_samples_;
+        const bool by_samples = metrics.total_samples > 0 && samples > 0;
+        const double per_unit = elapsed / static_cast<double>(by_samples ? samples : done);
+        const std::int64_t left = by_samples ? metrics.total_samples - metrics.consumed_samples : total - metrics.step;
+        view_.seconds_left = per_unit * static_cast<double>(std::max<std::int64_t>(0, left));
     }
     has_state_ = true;
     finished_ = false;

@@ -31,7 +31,7 @@ ProgressStyle resolve_progress(ProgressStyle style, int fd);
 class ProgressBar {
 public:
     /// start_step: steps already done before this process began; the time left is judged from this process's own speed,
-    /// evaluation and saving included.
+    /// evaluation and saving included, by the samples still to come if the metrics know them (batches may grow).
     ProgressBar(int fd, std::int64_t start_step, std::int64_t total_steps);
     ~ProgressBar();
     ProgressBar(const ProgressBar&) = delete;
@@ -53,6 +53,7 @@ private:
 
     int fd_;
     std::int64_t start_step_;
+    std::int64_t start_samples_ = -1;
     ProgressView view_;
     double start_s_;
     double drawn_s_ = -1;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "data/integer_array.h"
 #include "data/tokenizer.h"
+#include "train/batch_plan.h"
 #include "train/durable_file.h"
 
 namespace tessera::train {
@@ -81,7 +82,7 @@ RunData open_run_data(Config& config) {
 
 std::vector<std::string> describe_run_data(const RunData& data, const Config& config, std::int64_t steps_left,
                                            std::int64_t consumed_samples) {
-    const std::int64_t total = consumed_samples + steps_left * config.batch.global_batch_size;
+    const std::int64_t total = BatchPlan(config.batch).samples_after(consumed_samples, steps_left);
     std::vector<std::string> lines;
     const std::string text = data.training->describe(total);
     for (std::size_t begin = 0; begin < text.size();) {
@@ -99,10 +100,11 @@ std::vector<std::string> describe_run_data(const RunData& data, const Config& co
 }
 
 void start_reading(RunData& data, const Config& config, std::int64_t consumed_samples) {
-    const std::int64_t size = config.batch.global_batch_size;
     data.reader = std::make_unique<data::BatchReader>(
-            *data.training, data::BatchReaderArgs{.schedule = [consumed_samples, size](std::int64_t step) {
-                return data::SampleRange{.position = consumed_samples + step * size, .count = size};
+            *data.training,
+            data::BatchReaderArgs{.schedule = [consumed_samples, plan = BatchPlan(config.batch)](std::int64_t step) {
+                const std::int64_t position = plan.samples_after(consumed_samples, step);
+                return data::SampleRange{.position = position, .count = plan.size_at(position)};
             }});
 }
 

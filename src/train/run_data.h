@@ -26,7 +26,7 @@ RunData open_run_data(Config& config);
 std::vector<std::string> describe_run_data(const RunData& data, const Config& config, std::int64_t steps_left,
                                            std::int64_t consumed_samples);
 
-/// Starts the reader at a position of the run.
+/// Starts the reader at a position of the run; its batches have the sizes of BatchPlan.
 void start_reading(RunData& data, const Config& config, std::int64_t consumed_samples);
 data::Batch next_batch(RunData& data);
 

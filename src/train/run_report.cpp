@@ -28,13 +28,25 @@ RunReport::~RunReport() = default;
 void RunReport::step(StepMetrics metrics) {
     writer_.write(metrics);
     if (tensorboard_) tensorboard_->write(metrics);
+    ++steps_since_line_;
+    ms_since_line_ += metrics.elapsed_ms;
+    tflop_ms_since_line_ += metrics.tflops * metrics.elapsed_ms;
     if (bar_) {
         bar_->update(metrics);
     } else if (style_ == ProgressStyle::lines &&
                (metrics.step % interval_ == 0 || metrics.step == metrics.total_steps)) {
-        std::fprintf(stdout, "%s\n", log_line(metrics, timestamp_now()).c_str());
+        std::fprintf(stdout, "%s\n", log_line(over_interval(metrics), timestamp_now()).c_str());
         std::fflush(stdout);
     }
+}
+
+StepMetrics RunReport::over_interval(StepMetrics metrics) {
+    metrics.elapsed_ms = ms_since_line_ / static_cast<double>(steps_since_line_);
+    metrics.tflops = tflop_ms_since_line_ / ms_since_line_;
+    steps_since_line_ = 0;
+    ms_since_line_ = 0;
+    tflop_ms_since_line_ = 0;
+    return metrics;
 }
 
 void RunReport::evaluation(const EvaluationMetrics& metrics) {

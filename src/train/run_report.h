@@ -29,10 +29,16 @@ public:
     void finish();
 
 private:
+    /// The step's record as a log line shows it: time and throughput are those of the steps since the line before.
+    StepMetrics over_interval(StepMetrics metrics);
+
     MetricsWriter writer_;
     std::optional<TensorBoardWriter> tensorboard_;
     ProgressStyle style_;
     std::int64_t interval_;
+    std::int64_t steps_since_line_ = 0;
+    double ms_since_line_ = 0;
+    double tflop_ms_since_line_ = 0;
     std::unique_ptr<ProgressBar> bar_;
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/clock.h"
+#include "train/batch_plan.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
 #include "train/log_line.h"
@@ -32,9 +33,11 @@ std::string format_count(double value) {
 
 TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open_run_data(config_)) {
     if (config_.device.threads > 0) omp_set_num_threads(static_cast<int>(config_.device.threads));
-    total_steps_ = total_steps(config_);
     engine_ = std::make_unique<Engine>(engine_settings(config_));
     resume();
+    total_steps_ = total_steps(config_, step_, consumed_samples_);
+    total_samples_ =
+            BatchPlan(config_.batch).samples_after(consumed_samples_, std::max<std::int64_t>(0, total_steps_ - step_));
 }
 
 /// Whatever the disk would refuse later, it refuses before the first step.
@@ -73,7 +76,6 @@ void TrainingRun::resume() {
 
 std::vector<std::string> TrainingRun::describe() const {
     const layers::ModelConfig& model = engine_->model().config();
-    const std::int64_t tokens = config_.batch.global_batch_size * config_.model.seq_length;
     std::vector<std::string> lines;
     lines.push_back(fmt::format("model: {} with {} parameters ({} layers, hidden {}, {} heads, vocabulary {}), {}",
                                 name_of(config_.model.family),
@@ -82,11 +84,10 @@ std::vector<std::string> TrainingRun::describe() const {
                                 core::name_of(model.dtype)));
     const std::vector<std::string> data = describe_run_data(data_, config_, total_steps_ - step_, consumed_samples_);
     lines.insert(lines.end(), data.begin(), data.end());
-    lines.push_back(
-            fmt::format("run: {} steps of {} samples ({} tokens), micro-batches of {}; decay {} on matrices and "
-                        "embeddings, none on biases and norms",
-                        total_steps_, config_.batch.global_batch_size, tokens, config_.batch.micro_batch_size,
-                        config_.optimizer.weight_decay));
+    lines.push_back(fmt::format(
+            "run: {} steps of {}, micro-batches of {}; decay {} on matrices and embeddings, none on "
+            "biases and norms",
+            total_steps_, describe_batches(config_), config_.batch.micro_batch_size, config_.optimizer.weight_decay));
     lines.push_back("flops: model FLOPs, with the causal half of attention and without recomputation");
     lines.push_back(engine_->backend().description());
     lines.push_back(resumed_from_.empty() ? fmt::format("a fresh start in {}", config_.run.directory)
@@ -104,14 +105,17 @@ void TrainingRun::check_finite(const StepResult& result) const {
             "or "
             "look at the data of samples {} to {}",
             step_ + 1, without_sign_of_nan(result.loss), without_sign_of_nan(result.grad_norm), last, consumed_samples_,
-            consumed_samples_ + config_.batch.global_batch_size - 1);
+            consumed_samples_ + BatchPlan(config_.batch).size_at(consumed_samples_) - 1);
 }
 
 void TrainingRun::train_one_step(RunReport& report) {
     const double begin = core::now_s();
     const data::Batch batch = next_batch(data_);
     const double waited = core::now_s() - begin;
-    const double lr = learning_rate(config_.schedule, config_.optimizer, total_steps_, engine_->optimizer().updates());
+    const SchedulePosition position =
+            schedule_position(config_.schedule, engine_->optimizer().updates(), consumed_samples_ * batch.seq_length,
+                              batch.num_samples * batch.seq_length);
+    const double lr = learning_rate(config_.schedule, config_.optimizer, position);
     const StepResult result = engine_->train_step(batch, config_.batch.micro_batch_size, lr);
     const double seconds = core::now_s() - begin;
     check_finite(result);
@@ -122,6 +126,7 @@ void TrainingRun::train_one_step(RunReport& report) {
     const auto tokens = static_cast<double>(batch.num_samples * batch.seq_length);
     report.step({.step = step_,
                  .total_steps = total_steps_,
+                 .total_samples = total_samples_,
                  .consumed_samples = consumed_samples_,
                  .consumed_tokens = consumed_samples_ * batch.seq_length,
                  .global_batch_size = batch.num_samples,
@@ -139,12 +144,14 @@ void TrainingRun::train_one_step(RunReport& report) {
                  .checkpoint_ms = std::exchange(checkpoint_ms_, 0.0)});
     summary_.seconds += seconds;
     summary_.data_wait_seconds += waited;
+    summary_.model_flops += result.model_flops;
     summary_.tokens += batch.num_samples * batch.seq_length;
     summary_.last_loss = result.loss;
 }
 
 EvaluationMetrics TrainingRun::evaluate() {
     const double begin = core::now_s();
+    const kernels::OpAccount of_steps = engine_->backend().account();
     LossSum sum;
     for_each_validation_batch(data_, config_, [&](const data::Batch& batch) {
         const LossSum part = engine_->evaluate(batch, config_.batch.micro_batch_size);
@@ -161,6 +168,8 @@ EvaluationMetrics TrainingRun::evaluate() {
                               .bits_per_byte = validation_bits_per_byte(data_, loss),
                               .elapsed_ms = (core::now_s() - begin) * kMsPerSecond};
     evaluation_ms_ += metrics.elapsed_ms;
+    summary_.evaluation_seconds += metrics.elapsed_ms / kMsPerSecond;
+    engine_->backend().account() = of_steps;
     return metrics;
 }
 
@@ -190,6 +199,7 @@ void TrainingRun::save(RunReport& report) {
     saved_step_ = step_;
     const double seconds = core::now_s() - begin;
     checkpoint_ms_ += seconds * kMsPerSecond;
+    summary_.saving_seconds += seconds;
     report.message(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, seconds));
 }
 
@@ -201,19 +211,37 @@ bool TrainingRun::evaluates_after(std::int64_t step) const {
 void TrainingRun::finish(RunReport& report, bool stopped) {
     if (saved_step_ != step_) save(report);
     report.finish();
+    const MetricsHistory history = read_metrics(config_.run.directory + "/metrics.jsonl");
     if (config_.log.loss_curve) {
         summary_.loss_curve = config_.run.directory + "/loss.svg";
-        write_loss_curve(summary_.loss_curve,
-                         loss_curve_of(read_metrics(config_.run.directory + "/metrics.jsonl"), config_.run.name));
+        write_loss_curve(summary_.loss_curve, loss_curve_of(history, config_.run.name));
     }
-    summary_.steps = step_ - resumed_step_;
-    summary_.skipped_steps = skipped_steps_;
-    summary_.peak_bytes = engine_->pool().statistics().peak_bytes;
+    if (config_.log.tensorboard) summary_.tensorboard = tensorboard_folder(config_);
+    summary_.best_validation = best_evaluation(history);
     summary_.exit_code = stopped ? core::ExitCode::stopped_after_save : core::ExitCode::success;
 }
 
+void TrainingRun::summarise() {
+    summary_.steps = step_ - resumed_step_;
+    summary_.last_step = step_;
+    summary_.total_steps = total_steps_;
+    summary_.skipped_steps = skipped_steps_;
+    summary_.profile = {.operations = engine_->backend().account(),
+                        .steps = summary_.steps,
+                        .seconds = summary_.seconds,
+                        .data_wait_seconds = summary_.data_wait_seconds,
+                        .memory = engine_->pool().statistics(),
+                        .saved_bytes = engine_->peak_saved_bytes(),
+                        .peak_resident_bytes = peak_resident_bytes()};
+    if (summary_.seconds >= kSecondsWorthACeiling) {
+        summary_.ceiling = measure_matmul_ceiling(engine_->backend(), engine_->stream());
+    }
+}
+
 RunSummary TrainingRun::run(const StopRequest& stop) {
+    const double begin = core::now_s();
     prepare_folders();
+    engine_->backend().account().reset();
     RunReport report(config_, config_.run.directory, resumed_step_, total_steps_);
     for (const std::string& line : describe()) report.message(line);
     start_reading(data_, config_, consumed_samples_);
@@ -228,6 +256,8 @@ RunSummary TrainingRun::run(const StopRequest& stop) {
     const bool stopped = step_ < total_steps_;
     if (stopped) report.message(fmt::format("stopping on signal {} after step {}", stop.signal(), step_));
     finish(report, stopped);
+    summary_.wall_seconds = core::now_s() - begin;
+    summarise();
     return summary_;
 }
 

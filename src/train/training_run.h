@@ -1,31 +1,15 @@
 #pragma once
 #include <memory>
-#include <optional>
 
-#include "core/error.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/engine.h"
 #include "train/run_data.h"
 #include "train/run_report.h"
+#include "train/run_summary.h"
 #include "train/stop_request.h"
 
 namespace tessera::train {
-
-/// What a finished run has to say (also printed).
-struct RunSummary {
-    std::int64_t steps = 0;
-    std::int64_t tokens = 0;
-    double seconds = 0;            ///< in steps: without evaluation and saving
-    double data_wait_seconds = 0;  ///< of those, waiting for the reader
-    double last_loss = 0;
-    std::optional<EvaluationMetrics> validation;
-    std::int64_t skipped_steps = 0;
-    std::int64_t peak_bytes = 0;
-    std::string loss_curve;  ///< path of the SVG, empty if none was written
-    std::string checkpoint;  ///< the last checkpoint written
-    core::ExitCode exit_code = core::ExitCode::success;
-};
 
 /// One training run from a config: opens the data, resumes or starts, trains, evaluates, saves, reports.
 class TrainingRun {
@@ -49,11 +33,13 @@ private:
     CheckpointState checkpoint_state() const;
     bool evaluates_after(std::int64_t step) const;
     void finish(RunReport& report, bool stopped);
+    void summarise();
 
     Config config_;
     RunData data_;
     std::unique_ptr<Engine> engine_;
     std::int64_t total_steps_ = 0;
+    std::int64_t total_samples_ = 0;  ///< consumed at the end
     std::int64_t step_ = 0;
     std::int64_t consumed_samples_ = 0;
     std::int64_t skipped_steps_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <string_view>
 
 #include "core/error.h"
@@ -76,8 +77,42 @@ void check_model(const Config& config, std::vector<std::string>& problems) {
     }
 }
 
+void check_rampup(const Config& config, std::vector<std::string>& problems) {
+    const BatchConfig& batch = config.batch;
+    const BatchRampup& rampup = batch.rampup;
+    if (!rampup.given() || batch.global_batch_size <= 0) return;
+    const std::string place = place_of(config, "batch.rampup");
+    if (rampup.start <= 0 || rampup.increment <= 0) {
+        problems.push_back(fmt::format("the start {} and the increment {} of rampup ({}) must be at least 1",
+                                       rampup.start, rampup.increment, place));
+        return;
+    }
+    const std::int64_t growth = batch.global_batch_size - rampup.start;
+    if (growth <= 0) {
+        problems.push_back(
+                fmt::format("the start {} of rampup ({}) is not below global_batch_size {} ({}); remove it "
+                            "or start lower",
+                            rampup.start, place, batch.global_batch_size, place_of(config, "batch.global_batch_size")));
+    } else if (growth % rampup.increment != 0) {
+        problems.push_back(
+                fmt::format("global_batch_size {} - start {} = {} is not a multiple of the increment {} of "
+                            "rampup ({}); nearest that divide: {}",
+                            batch.global_batch_size, rampup.start, growth, rampup.increment, place,
+                            nearest_divisors(growth, rampup.increment)));
+    }
+    const std::int64_t common = std::gcd(rampup.start, rampup.increment);
+    if (batch.micro_batch_size > 0 && common % batch.micro_batch_size != 0) {
+        problems.push_back(
+                fmt::format("micro_batch_size {} ({}) does not divide every batch size of rampup {}, {}, … "
+                            "({}); nearest that divide: {}",
+                            batch.micro_batch_size, place_of(config, "batch.micro_batch_size"), rampup.start,
+                            rampup.start + rampup.increment, place, nearest_divisors(common, batch.micro_batch_size)));
+    }
+}
+
 void check_batch(const Config& config, std::vector<std::string>& problems) {
     const BatchConfig& batch = config.batch;
+    check_rampup(config, problems);
     if (batch.micro_batch_size > batch.global_batch_size) {
         problems.push_back(
                 fmt::format("micro_batch_size {} ({}) is larger than global_batch_size {} ({}); use at most {}",
@@ -89,13 +124,27 @@ void check_batch(const Config& config, std::vector<std::string>& problems) {
                   batch.micro_batch_size, problems);
 }
 
+struct Length {
+    std::string key;
+    std::int64_t value = 0;
+};
+
+/// "warmup_steps 3 (schedule.warmup_steps in gpt2.toml:14)"
+std::string described(const Config& config, const Length& length) {
+    return fmt::format("{} {} ({})", length.key.substr(length.key.find('.') + 1), length.value,
+                       place_of(config, length.key));
+}
+
+void check_given_once(const Config& config, const Length& one, const Length& other,
+                      std::vector<std::string>& problems) {
+    if (one.value <= 0 || other.value <= 0) return;
+    problems.push_back(
+            fmt::format("both {} and {} are given; remove one", described(config, one), described(config, other)));
+}
+
 void check_length(const Config& config, std::vector<std::string>& problems) {
     const RunConfig& run = config.run;
-    if (run.train_steps > 0 && run.train_tokens > 0) {
-        problems.push_back(fmt::format("both train_steps {} ({}) and train_tokens {} ({}) are given; remove one",
-                                       run.train_steps, place_of(config, "run.train_steps"), run.train_tokens,
-                                       place_of(config, "run.train_tokens")));
-    }
+    check_given_once(config, {"run.train_steps", run.train_steps}, {"run.train_tokens", run.train_tokens}, problems);
     if (run.train_steps <= 0 && run.train_tokens <= 0) {
         problems.emplace_back("neither run.train_steps nor run.train_tokens is given; set one");
     }
@@ -108,12 +157,26 @@ void check_schedule(const Config& config, std::vector<std::string>& problems) {
                                        place_of(config, "optimizer.min_lr"), config.optimizer.lr,
                                        place_of(config, "optimizer.lr")));
     }
-    if (config.is_set("schedule.decay_steps") && schedule.warmup_steps >= schedule.decay_steps) {
-        problems.push_back(fmt::format("warmup_steps {} ({}) leaves nothing of decay_steps {} ({}); use fewer than {}",
-                                       schedule.warmup_steps, place_of(config, "schedule.warmup_steps"),
-                                       schedule.decay_steps, place_of(config, "schedule.decay_steps"),
-                                       schedule.decay_steps));
-    }
+    const Length warmup_steps{"schedule.warmup_steps", schedule.warmup_steps};
+    const Length warmup_tokens{"schedule.warmup_tokens", schedule.warmup_tokens};
+    const Length decay_steps{"schedule.decay_steps", schedule.decay_steps};
+    const Length decay_tokens{"schedule.decay_tokens", schedule.decay_tokens};
+    check_given_once(config, warmup_steps, warmup_tokens, problems);
+    check_given_once(config, decay_steps, decay_tokens, problems);
+    const auto check_units = [&](const Length& in_steps, const Length& in_tokens) {
+        if (in_steps.value <= 0 || in_tokens.value <= 0) return;
+        problems.push_back(fmt::format("{} counts updates, but {} counts tokens; give both in one unit",
+                                       described(config, in_steps), described(config, in_tokens)));
+    };
+    if (schedule.warmup_tokens <= 0) check_units(warmup_steps, decay_tokens);
+    if (schedule.decay_tokens <= 0) check_units(decay_steps, warmup_tokens);
+    const auto check_room = [&](const Length& warmup, const Length& decay) {
+        if (!config.is_set(decay.key) || warmup.value < decay.value) return;
+        problems.push_back(fmt::format("{} leaves nothing of {}; use fewer than {}", described(config, warmup),
+                                       described(config, decay), decay.value));
+    };
+    check_room(warmup_steps, decay_steps);
+    check_room(warmup_tokens, decay_tokens);
 }
 
 void check_applicable(const Config& config, std::vector<std::string>& problems) {

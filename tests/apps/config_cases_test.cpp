@@ -108,6 +108,20 @@ TEST_F(ConfigCases, MemoryChoicesOfLaterVersions_NU_07_NU_08_NU_11) {
     expect_override_refused({"--zero.offload_parameters=cpu"}, {"zero.offload_parameters", "cpu", "none"});
 }
 
+/// Said at once, before the machine has given everything away.
+TEST_F(ConfigCases, AModelLargerThanTheMachine) {
+    const std::vector<std::string> sizes = {"--model.num_layers=1000000000", "--model.hidden_size=1000000",
+                                            "--model.ffn_hidden_size=2000000000"};
+    for (const std::string& size : sizes) {
+        const Outcome outcome =
+                train(config("vast"), {"--model.num_attention_heads=4", "--model.hidden_size=36", size});
+        expect_refused(outcome, "gpt_train", {"GiB", "parameters", "model.num_layers"}, 1);
+    }
+    expect_refused(train(config("vast"), {"--model.num_attention_heads=4", "--model.hidden_size=2000000000"}),
+                   "gpt_train", {"parameters", "hidden_size 2000000000"});
+    EXPECT_FALSE(fs::exists(run_directory("vast")));
+}
+
 /// 300 pieces. The padding to 128 rows more takes no probability; a larger vocabulary is taken at its word.
 TEST_F(ConfigCases, OneRuleForTheVocabulary_CF_07) {
     const auto losses = [&](const std::string& name, const std::vector<std::string>& overrides) {

@@ -130,6 +130,12 @@ TEST_F(GenerationCases, WhatWasLearnedByHeartEndsWhereItEnds_GE_04) {
     EXPECT_EQ(text({"--prompt", "a", "--temperature", "3", "--seed", "4", "--samples", "3"}), apart);
 }
 
+TEST_F(GenerationCases, APromptFileThatIsNone) {
+    expect_refused(generate({"--prompt-file", folder.string()}), "gpt_generate", {"prompt file", folder.string()});
+    expect_refused(generate({"--prompt-file", (folder / "absent").string()}), "gpt_generate",
+                   {"prompt file", "absent"});
+}
+
 TEST_F(GenerationCases, PromptsAndWishesAroundTheContext_GE_05) {
     const data::Tokenizer tokenizer = data::Tokenizer::load((folder / "tokenizer.model").string());
     for (const std::size_t length : {0U, 1U, 15U, 16U, 17U, 1000U}) {

@@ -43,7 +43,7 @@ TEST(GptData, help_and_version_go_to_stdout) {
     const Outcome version = gpt_data(folder, "--version");
     EXPECT_EQ(version.code, 0);
     EXPECT_THAT(version.out, StartsWith("gpt_data "));
-    for (const char* command : {"tokenizer", "tokenize", "inspect"}) {
+    for (const char* command : {"tokenizer", "tokenize", "inspect", "verify"}) {
         const Outcome help = gpt_data(folder, fmt::format("{} --help", command));
         EXPECT_EQ(help.code, 0);
         EXPECT_THAT(help.out, HasSubstr("Examples:"));
@@ -97,6 +97,29 @@ TEST(GptData, a_damaged_packed_file_is_one_line_with_its_place) {
             end);
     EXPECT_EQ(folder.names(),
               (std::vector<std::string>{"cut.txt.gz", "small.model", "stderr", "stdout", "tokenizer_corpus.txt"}));
+}
+
+TEST(GptData, verify_lists_the_faults_of_all_shards) {
+    const TemporaryFolder folder;
+    test::write_shard(folder.path("s_0.h5"), {{1, 2}, {3}}, 10, 0);
+    test::write_foreign(folder.path("s_1.h5"), {1, -2, 3, -4}, {.type = "i32"});
+    folder.file("s_2.h5", "text");
+    const std::string missing = folder.path("none.h5");
+    const Outcome faulty = gpt_data(folder, fmt::format("verify '{}' {}", folder.path("s_*.h5"), missing));
+    EXPECT_EQ(faulty.code, 2);
+    EXPECT_EQ(faulty.err,
+              "gpt_data: error: 4 faults in 3 of 4 shards; they are listed above, on the standard output\n");
+    for (const std::string& line :
+         {folder.path("s_0.h5") + ": 5 tokens in 2 documents, no fault found\n",
+          folder.path("s_1.h5") + ": token 1 of the shard: token id -2 is negative\n",
+          folder.path("s_1.h5") + ": token 3 of the shard: token id -4 is negative\n",
+          folder.path("s_1.h5") + ": not checked: the checksum: none is stored\n",
+          folder.path("s_1.h5") + ": 4 tokens, 2 faults\n", folder.path("s_2.h5") + ": is not a readable HDF5 file",
+          missing + ": does not exist\n"}) {
+        EXPECT_THAT(faulty.out, HasSubstr(line));
+    }
+    EXPECT_EQ(gpt_data(folder, "verify " + folder.path("s_0.h5")).code, 0);
+    expect_one_line_refusal(gpt_data(folder, fmt::format("verify '{}'", folder.path("t_*.h5"))), "no shard matches");
 }
 
 TEST(GptData, TX_03_hard_and_soft_limits) {

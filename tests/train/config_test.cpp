@@ -126,6 +126,13 @@ TEST(Config, CF01_WrongTypesAreRefused) {
                 HasSubstr("optimizer.betas wants a list of two numbers"));
     EXPECT_THAT(refusal(changed("lr = 1e-3", "lr = 1e-3\nbetas = [0.9]")), HasSubstr("two numbers, not 1"));
     EXPECT_THAT(refusal(changed("train = \"train.h5\"", "train = 3")), HasSubstr("data.train wants paths or"));
+    const std::string batch = "global_batch_size = 4";
+    EXPECT_THAT(refusal(changed(batch, batch + "\nrampup = 2")),
+                HasSubstr("batch.rampup wants [start, increment, samples], not 2"));
+    EXPECT_THAT(refusal(changed(batch, batch + "\nrampup = [2, 2]")), HasSubstr("samples], not 2 values"));
+    EXPECT_THAT(refusal(changed(batch, batch + "\nrampup = [2, 0.5, 8]")), HasSubstr("a whole number, not 0.5"));
+    EXPECT_THAT(refusal(changed(batch, batch + "\nrampup = [2, 0, 8]")),
+                HasSubstr("batch.rampup = 0 is out of range: at least 1"));
 }
 
 TEST(Config, CF01_ValuesOutOfRangeAreRefused) {
@@ -196,6 +203,22 @@ TEST(Config, OverridesReplaceTheFile) {
     EXPECT_EQ(total_steps(parse(changed("train_steps = 100", "train_tokens = 640"), {"--run.train_steps=3"})), 3);
 }
 
+TEST(Config, LengthsOfTheScheduleInEitherUnit) {
+    const std::string text = changed("", "[schedule]\nwarmup_tokens = 640\n");
+    EXPECT_EQ(parse(text).schedule.decay_tokens, 100 * 4 * 16);
+    EXPECT_EQ(parse(text).schedule.decay_steps, 0);
+    const Config steps = parse(text, {"--schedule.warmup_steps=3"});
+    EXPECT_FALSE(steps.schedule.in_tokens());
+    EXPECT_EQ(steps.schedule.decay_steps, 100);
+    const Config tokens = parse(changed("", "[schedule]\nwarmup_steps = 3\ndecay_steps = 50\n"),
+                                {"--schedule.warmup_tokens=64", "--schedule.decay_tokens=640"});
+    EXPECT_EQ(tokens.schedule.decay_tokens, 640);
+    EXPECT_EQ(tokens.schedule.warmup_steps, 0);
+    EXPECT_THAT(refusal(text + "warmup_steps = 3\n"),
+                AllOf(HasSubstr("warmup_steps 3 (schedule.warmup_steps in /cfg/small.toml:20)"),
+                      HasSubstr("warmup_tokens 640 (schedule.warmup_tokens in /cfg/small.toml:19)")));
+}
+
 TEST(Config, OverrideErrorsNameTheOverride) {
     EXPECT_THAT(refusal(kSmall, {"--model.num_layers=abc"}),
                 HasSubstr("--model.num_layers: model.num_layers wants a whole number, not the text \"abc\""));
@@ -233,9 +256,13 @@ TEST(Config, IN02_PathsFollowTheConfigFile) {
 TEST(Config, WhatIsSavedReadsBackTheSame) {
     for (const std::string extra :
          {"", "[schedule]\nstyle = \"wsd\"\nwarmup_steps = 3\n", "[precision]\ndtype = \"f16\"\nloss_scale = 128\n",
-          "[precision]\ndtype = \"f16\"\n", "[schedule]\nstyle = \"constant\"\n",
-          "[schedule]\nwarmup_steps = 1000\n"}) {
-        Config config = parse(changed("", extra));
+          "[precision]\ndtype = \"f16\"\n", "[schedule]\nstyle = \"constant\"\n", "[schedule]\nwarmup_steps = 1000\n",
+          "rampup", "[schedule]\nwarmup_tokens = 640\n", "[schedule]\nstyle = \"wsd\"\ndecay_tokens = 640\n",
+          "[schedule]\nstyle = \"constant\"\nwarmup_tokens = 640\n"}) {
+        const std::string batch = "global_batch_size = 4";
+        const bool ramp = extra == "rampup";
+        Config config = parse(ramp ? changed(batch, batch + "\nrampup = [2, 2, 30]") : changed("", extra));
+        EXPECT_EQ(config.batch.rampup.samples, ramp ? 30 : 0);
         config.run.name = "quotes \" and \\ and \t tab";
         config.model.norm_eps = 1.0 / 3.0;
         config.data.validation = {{"/v 1.h5", 0.1}, {"/ü.h5", 1.0}};

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace tessera::train {
 namespace {
@@ -127,6 +129,25 @@ TEST(Progress, BarIsDrawnOverItselfAndMessagesGoAboveIt) {
     EXPECT_THAT(terminal.seen(), AllOf(HasSubstr("100%"), testing::EndsWith("\x1b[K\r\n")));
     bar.finish();
     EXPECT_EQ(terminal.seen(), "");
+}
+
+/// The first of two sizes is a tenth of the second: half of the steps are far less than half of the time.
+TEST(Progress, TimeLeftFollowsTheSamplesOfAGrowingBatch) {
+    Terminal terminal;
+    if (terminal.fd() < 0) GTEST_SKIP() << "no pseudo-terminals here";
+    ProgressBar bar(terminal.fd(), 0, 20);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    StepMetrics step = view_at(10, 0).step;
+    step.global_batch_size = 10;
+    step.consumed_samples = 100;
+    step.total_samples = 1100;
+    step.tokens_per_s = 0;
+    bar.update(step);
+    // A second and a bit for 100 samples: at least ten for the other 1000. By steps it would be one or two.
+    const std::string text = terminal.seen();
+    const std::size_t at = text.find("left 0:");
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_GE(std::stoi(text.substr(at + 7, 2)), 10) << text;
 }
 
 }  // namespace

@@ -83,6 +83,30 @@ TEST(Validate, CF02_CF08_BatchesMultiplyOut) {
     EXPECT_THAT(problems(config), ElementsAre(HasSubstr("micro_batch_size = -1 is out of range")));
 }
 
+TEST(Validate, ARampFitsItsBatches) {
+    Config config = sound();
+    config.batch.global_batch_size = 16;
+    config.batch.rampup = {.start = 4, .increment = 6, .samples = 100};
+    resolve_defaults(config);
+    EXPECT_EQ(config.batch.micro_batch_size, 2);
+    EXPECT_THAT(problems(config), IsEmpty());
+    config.origins["batch.rampup"] = "a.toml:9";
+    config.batch.micro_batch_size = 4;
+    EXPECT_THAT(problems(config),
+                ElementsAre("micro_batch_size 4 (batch.micro_batch_size) does not divide every batch size of rampup 4, "
+                            "10, … (batch.rampup in a.toml:9); nearest that divide: 2"));
+    config.batch.micro_batch_size = 2;
+    config.batch.rampup.increment = 8;
+    EXPECT_THAT(problems(config),
+                ElementsAre("global_batch_size 16 - start 4 = 12 is not a multiple of the increment 8 of rampup "
+                            "(batch.rampup in a.toml:9); nearest that divide: 6, 12"));
+    config.batch.rampup.start = 16;
+    EXPECT_THAT(problems(config), ElementsAre(HasSubstr("the start 16 of rampup (batch.rampup in a.toml:9) is not "
+                                                        "below global_batch_size 16")));
+    config.batch.rampup = {.start = 4, .increment = 0, .samples = 100};
+    EXPECT_THAT(problems(config), ElementsAre(HasSubstr("increment 0 of rampup")));
+}
+
 TEST(Validate, LengthIsGivenOnce) {
     Config config = sound();
     config.run.train_tokens = 1000;
@@ -101,6 +125,34 @@ TEST(Validate, ScheduleFits) {
     config.schedule.decay_steps = 5;
     config.origins["schedule.decay_steps"] = "the command line";
     EXPECT_THAT(problems(config), ElementsAre(HasSubstr("decay_steps 5 (schedule.decay_steps on the command line)")));
+}
+
+TEST(Validate, AScheduleIsInOneUnit) {
+    Config config = sound();
+    config.schedule.warmup_tokens = 64;
+    EXPECT_THAT(problems(config), IsEmpty());
+    config.schedule.warmup_steps = 2;
+    config.origins["schedule.warmup_tokens"] = "a.toml:3";
+    EXPECT_THAT(problems(config),
+                ElementsAre("both warmup_steps 2 (schedule.warmup_steps) and warmup_tokens 64 (schedule.warmup_tokens "
+                            "in a.toml:3) are given; remove one"));
+    config = sound();
+    config.schedule.decay_steps = 5;
+    config.schedule.decay_tokens = 640;
+    EXPECT_THAT(problems(config), ElementsAre(AllOf(HasSubstr("both decay_steps 5"), HasSubstr("decay_tokens 640"))));
+    config.schedule.decay_steps = 0;
+    config.schedule.warmup_steps = 2;
+    EXPECT_THAT(problems(config), ElementsAre(AllOf(HasSubstr("warmup_steps 2"), HasSubstr("counts updates"),
+                                                    HasSubstr("decay_tokens 640"), HasSubstr("one unit"))));
+    config = sound();
+    config.schedule.decay_steps = 5;
+    config.schedule.warmup_tokens = 64;
+    EXPECT_THAT(problems(config), ElementsAre(AllOf(HasSubstr("decay_steps 5"), HasSubstr("warmup_tokens 64"))));
+    config.schedule.decay_steps = 0;
+    config.schedule.decay_tokens = 64;
+    config.origins["schedule.decay_tokens"] = "a.toml:4";
+    EXPECT_THAT(problems(config), ElementsAre(HasSubstr("warmup_tokens 64 (schedule.warmup_tokens) leaves nothing of "
+                                                        "decay_tokens 64 (schedule.decay_tokens in a.toml:4)")));
 }
 
 TEST(Validate, AKeyWithoutEffectIsRefused) {

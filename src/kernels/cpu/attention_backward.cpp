@@ -107,6 +107,24 @@ void load_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64_t q
     }
 }
 
+/// gradient [keys, width] += tileᵀ·rows, tile [queries, kScoreWidth], rows [queries, width].
+HWY_INLINE void add_to_keys(const TilePlace& place, std::int64_t width, const float* tile, const float* rows,
+                            float* gradient) {
+    tile_gemm({.m = place.columns,
+               .n = width,
+               .k = place.rows,
+               .a = tile,
+               .a_row = 1,
+               .a_column = kScoreWidth,
+               .b = rows,
+               .ldb = width,
+               .c = gradient,
+               .ldc = width,
+               .accumulate = true,
+               .causal = Causal::left_transposed,
+               .shift = place.shift()});
+}
+
 template <typename T>
 void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64_t query, const BackwardScratch& s) {
     const std::int64_t dim = a.heads.head_dim;
@@ -144,32 +162,8 @@ void backward_query_tile(const AttentionHeads& a, const HeadPlace& h, std::int64
             fill_unseen(place, 0.0F, s.dscores);
         }
         score_gradients(a, h, place, s);
-        tile_gemm({.m = place.columns,
-                   .n = width,
-                   .k = rows,
-                   .a = s.probabilities,
-                   .a_row = 1,
-                   .a_column = kScoreWidth,
-                   .b = s.dout,
-                   .ldb = width,
-                   .c = s.dvalues + key * width,
-                   .ldc = width,
-                   .accumulate = true,
-                   .causal = Causal::left_transposed,
-                   .shift = place.shift()});
-        tile_gemm({.m = place.columns,
-                   .n = width,
-                   .k = rows,
-                   .a = s.dscores,
-                   .a_row = 1,
-                   .a_column = kScoreWidth,
-                   .b = s.query,
-                   .ldb = width,
-                   .c = s.dkeys + key * width,
-                   .ldc = width,
-                   .accumulate = true,
-                   .causal = Causal::left_transposed,
-                   .shift = place.shift()});
+        add_to_keys(place, width, s.probabilities, s.dout, s.dvalues + key * width);
+        add_to_keys(place, width, s.dscores, s.query, s.dkeys + key * width);
         tile_gemm({.m = rows,
                    .n = width,
                    .k = place.columns,

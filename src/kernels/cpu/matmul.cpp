@@ -1,6 +1,7 @@
 #include "kernels/matmul.h"
 
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/packed_gemm.h"
@@ -34,33 +35,19 @@ public:
             buffer = workspace(tokens * outputs);
             product = buffer.data<float>();
         }
-        if (f32) {
-            gemm({.b_transpose = Transpose::yes,
-                  .m = tokens,
-                  .n = outputs,
-                  .k = inputs,
-                  .a = args.x.data<float>(),
-                  .lda = inputs,
-                  .b = args.weight.data<float>(),
-                  .ldb = inputs,
-                  .c = product,
-                  .ldc = outputs});
-            if (args.epilogue == Epilogue::none) return;
+        if (tokens > 0 && tokens <= kFewRows) {
+            const Tensor x = f32 ? args.x : widened(args.x);
+            few_rows_product({.rows = tokens,
+                              .inputs = inputs,
+                              .outputs = outputs,
+                              .x = x.data<float>(),
+                              .dtype = args.weight.dtype(),
+                              .weight = args.weight.bytes(),
+                              .product = product});
         } else {
-            const Tensor x = widened(args.x);
-            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
-                gemm({.b_transpose = Transpose::yes,
-                      .m = tokens,
-                      .n = rows,
-                      .k = inputs,
-                      .a = x.data<float>(),
-                      .lda = inputs,
-                      .b = panel,
-                      .ldb = inputs,
-                      .c = product + begin,
-                      .ldc = outputs});
-            });
+            forward_product(args, product);
         }
+        if (f32 && args.epilogue == Epilogue::none) return;
         forward_epilogue({.epilogue = args.epilogue,
                           .dtype = args.x.dtype(),
                           .rows = tokens,
@@ -139,6 +126,38 @@ public:
     }
 
 private:
+    void forward_product(const LinearForwardArgs& args, float* product) {
+        const std::int64_t tokens = args.x.size(0);
+        const std::int64_t inputs = args.x.size(1);
+        const std::int64_t outputs = args.weight.size(0);
+        if (args.x.dtype() == DType::f32) {
+            gemm({.b_transpose = Transpose::yes,
+                  .m = tokens,
+                  .n = outputs,
+                  .k = inputs,
+                  .a = args.x.data<float>(),
+                  .lda = inputs,
+                  .b = args.weight.data<float>(),
+                  .ldb = inputs,
+                  .c = product,
+                  .ldc = outputs});
+        } else {
+            const Tensor x = widened(args.x);
+            for_panels(args.weight, [&](std::int64_t begin, std::int64_t rows, const float* panel) {
+                gemm({.b_transpose = Transpose::yes,
+                      .m = tokens,
+                      .n = rows,
+                      .k = inputs,
+                      .a = x.data<float>(),
+                      .lda = inputs,
+                      .b = panel,
+                      .ldb = inputs,
+                      .c = product + begin,
+                      .ldc = outputs});
+            });
+        }
+    }
+
     Tensor workspace(std::int64_t count) {
         return Tensor::empty(pool_, {count}, DType::f32, core::MemoryCategory::workspace);
     }
