@@ -5,9 +5,16 @@
 namespace tessera::data {
 namespace {
 
+/// Made before the first call of the library. What is open is closed by its handle; the library's own tidying at the
+/// end of the process would find what it lost in damaged files and complain about it.
+struct Library {
+    Library() { H5dont_atexit(); }
+    std::recursive_mutex mutex;
+};
+
 std::recursive_mutex& library_mutex() {
-    static std::recursive_mutex mutex;
-    return mutex;
+    static Library library;
+    return library.mutex;
 }
 
 herr_t keep_first(unsigned position, const H5E_error2_t* error, void* reason) {

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "core/philox.h"
 #include "data/atomic_file.h"
 #include "data/dataset.h"
@@ -27,6 +28,7 @@ constexpr std::size_t kBlockBytesPerThread = std::size_t{1} << 20;
 constexpr std::size_t kLeastBlockBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostBlockBytes = std::size_t{64} << 20;
 constexpr const char* kPartNames[] = {"train", "validation"};
+constexpr std::int64_t kDocumentsAtATime = 1;
 constexpr std::uint32_t kSplitStream = 0x73706C74;
 
 /// The shards of one part, published together.
@@ -130,14 +132,15 @@ void encode_all(const Tokenizer& tokenizer, const std::vector<std::string>& docu
                 std::vector<std::vector<std::int32_t>>& out) {
     out.resize(documents.size());
     std::vector<std::exception_ptr> failures(documents.size());
-#pragma omp parallel for schedule(dynamic) num_threads(num_threads)
-    for (std::size_t d = 0; d < documents.size(); ++d) {
-        try {
-            out[d] = tokenizer.encode(documents[d]);
-        } catch (...) {
-            failures[d] = std::current_exception();
-        }
-    }
+    core::parallel_items(static_cast<std::int64_t>(documents.size()), kDocumentsAtATime, num_threads,
+                         [&](std::int64_t document) {
+                             const auto d = static_cast<std::size_t>(document);
+                             try {
+                                 out[d] = tokenizer.encode(documents[d]);
+                             } catch (...) {
+                                 failures[d] = std::current_exception();
+                             }
+                         });
     for (const std::exception_ptr& failure : failures) {
         if (failure != nullptr) std::rethrow_exception(failure);
     }

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "data/sha256.h"
+#include "data/tokenizer_model_check.h"
 
 namespace tessera::data {
 namespace {
@@ -32,6 +33,16 @@ std::string read_model_file(const std::string& path) {
                 "the tokenizer model {} is empty or is not a file; make one with 'gpt_data tokenizer'", path);
     }
     return content.str();
+}
+
+/// Why the library refuses the model; empty if it does not.
+std::string load_into(sentencepiece::SentencePieceProcessor& processor, const std::string& content) try {
+    const auto status = processor.LoadFromSerializedProto(content);
+    if (!status.ok()) return status.message();
+    return processor.GetPieceSize() == 0 ? "it has no pieces" : "";
+} catch (const std::exception& error) {
+    // What the library's tries throw.
+    return error.what();
 }
 
 std::string blanks_restored(const std::string& piece) {
@@ -106,7 +117,9 @@ void Tokenizer::Impl::fill_tables() {
         }
     }
     for (const std::int32_t id : id_of_byte) has_bytes = has_bytes && id >= 0;
-    const std::vector<int> probe = processor.EncodeAsIds("a");
+    std::vector<int> probe;
+    // The call that returns ids ends the process where this one fails.
+    if (!processor.Encode("a", &probe).ok()) probe.clear();
     has_dummy_prefix = !probe.empty() && bytes_of_id.at(static_cast<std::size_t>(probe.front())).starts_with(' ');
     cuts_at_line_breaks = may_cut_at_line_breaks();
 }
@@ -189,10 +202,12 @@ Tokenizer Tokenizer::load(const std::string& path) {
     auto impl = std::make_shared<Impl>();
     impl->path = path;
     const std::string content = read_model_file(path);
-    const auto status = impl->processor.LoadFromSerializedProto(content);
-    if (!status.ok() || impl->processor.GetPieceSize() == 0) {
-        core::raise<core::DataError>("{} is not a SentencePiece model ({} bytes); make one with 'gpt_data tokenizer'",
-                                     path, content.size());
+    std::string fault = tokenizer_model_fault(content);
+    if (fault.empty()) fault = load_into(impl->processor, content);
+    if (!fault.empty()) {
+        core::raise<core::DataError>(
+                "{} is not a SentencePiece model ({} bytes: {}); make one with 'gpt_data tokenizer'", path,
+                content.size(), fault);
     }
     impl->sha256 = sha256_hex(content);
     impl->fill_tables();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.h"
 #include "core/philox.h"
 #include "core/rounding.h"
 
@@ -39,15 +40,17 @@ void draw_initial_values(const Parameter& parameter, std::uint64_t seed, float* 
     for (const LogicalSlice& slice : parameter.slices()) {
         const std::uint64_t hash = core::name_hash(slice.name.c_str());
         const std::int64_t global_columns = slice.global_shape.rank() > 1 ? slice.global_shape[1] : 1;
-#pragma omp parallel for schedule(static)
-        for (std::int64_t row = 0; row < slice.rows; ++row) {
-            float* out = values + (slice.local_row + row) * columns;
-            const std::int64_t first = (slice.global_row + row) * global_columns + slice.global_column;
-            for (std::int64_t column = 0; column < slice.columns; ++column) {
-                out[column] = static_cast<float>(
-                        deviation * core::normal_at(seed, hash, static_cast<std::uint64_t>(first + column)));
+        const auto threads = static_cast<int>(std::clamp<std::int64_t>(slice.rows, 1, core::max_threads()));
+        core::parallel_ranges(slice.rows, threads, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                float* out = values + (slice.local_row + row) * columns;
+                const std::int64_t first = (slice.global_row + row) * global_columns + slice.global_column;
+                for (std::int64_t column = 0; column < slice.columns; ++column) {
+                    out[column] = static_cast<float>(
+                            deviation * core::normal_at(seed, hash, static_cast<std::uint64_t>(first + column)));
+                }
             }
-        }
+        });
     }
 }
 

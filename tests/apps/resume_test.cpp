@@ -1,12 +1,9 @@
-// No interruption changes a run: not a restart, not a signal, not a kill at any moment.
+// No interruption changes a run: not a restart, not a signal. (Kills: endurance_test.cpp.)
 #include <signal.h>
 
-#include <chrono>
 #include <ostream>
-#include <thread>
 
 #include "apps/program_support.h"
-#include "core/philox.h"
 #include "data/data_support.h"
 
 namespace tessera {
@@ -160,44 +157,6 @@ TEST_F(Interruptions, SignalsSaveAndStop_CK_17) {
         train_well(config(name + "_unbroken", "", "[checkpoint]\ninterval = 0\n"), {length});
         expect_same_run(name + "_unbroken", name, step + 3);
     }
-}
-
-TEST_F(Interruptions, KilledAtAnyMomentItGoesOn_CK_01) {
-    const std::string saves = "[checkpoint]\ninterval = 1\nkeep = 2\n";
-    const std::string length = "--run.train_steps=40";
-    train_well(config("unkilled", "", saves), {length});
-    const fs::path path = config("killed", "", saves);
-    int kills = 0;
-    for (std::uint32_t attempt = 0; attempt < 10; ++attempt) {
-        const fs::path log = folder / ("killed_" + std::to_string(attempt) + ".log");
-        const std::int64_t saved = latest_step("killed");
-        const int process = start(path, log, length);
-        // From before the first step to the middle of the third save.
-        if (attempt > 0)
-            support::wait_for_text(process, log, attempt % 2 == 0 ? "info: saved " : " iteration ", attempt % 4);
-        const std::uint32_t wait_us = core::philox4x32_10({attempt, 0, 0, 0}, {7, 7})[0] % 15000;
-        std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
-        kill(process, SIGKILL);
-        const int code = support::wait_for(process);
-        ASSERT_TRUE(code == 128 + SIGKILL || code == 0) << code << read_file(log);
-        kills += code == 0 ? 0 : 1;
-        // What was saved stays saved, and `latest` names something whole.
-        const std::int64_t latest = latest_step("killed");
-        ASSERT_GE(latest, saved) << read_file(log);
-        if (saved > 0 && count_of(read_file(log), "info: resumed after step") > 0) {
-            EXPECT_EQ(count_of(read_file(log), "warning: "), 0U) << read_file(log);
-        }
-    }
-    EXPECT_GE(kills, 5);
-    train_well(path, {length});
-    expect_same_run("unkilled", "killed", 40);
-    // Nothing half-written is left, and retention was kept.
-    std::size_t entries = 0;
-    for (const auto& entry : fs::directory_iterator(run_directory("killed") / "checkpoints")) {
-        EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
-        ++entries;
-    }
-    EXPECT_LE(entries, 4U);
 }
 
 TEST_F(Interruptions, ADamagedCheckpointIsPassedOver_CK_03) {

@@ -223,7 +223,7 @@ void backward_all(const AttentionHeads& a) {
         const std::int64_t groups = a.heads.num_kv_heads;
         const std::int64_t work = a.max_seqlen * a.max_seqlen * a.heads.head_dim;
         parallel_items(a.blocks * groups, work, [&](std::int64_t item) {
-            backward_group<T>(a, item / groups, item % groups, a.scratch + omp_get_thread_num() * a.scratch_floats);
+            backward_group<T>(a, item / groups, item % groups, a.scratch + core::thread_index() * a.scratch_floats);
         });
         const std::int64_t used = a.cu_seqlens[a.blocks];
         const std::int64_t stride = a.heads.packed_width();

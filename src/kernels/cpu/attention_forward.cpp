@@ -149,7 +149,7 @@ void forward_all(const AttentionHeads& a) {
             const std::int64_t block = item / splits / a.heads.num_heads;
             const std::int64_t head = item / splits % a.heads.num_heads;
             const std::int64_t length = a.cu_seqlens[block + 1] - a.cu_seqlens[block];
-            const ForwardScratch scratch(a.scratch + omp_get_thread_num() * a.scratch_floats, length, a.heads.head_dim);
+            const ForwardScratch scratch(a.scratch + core::thread_index() * a.scratch_floats, length, a.heads.head_dim);
             pack_head<T>(a, block, head, scratch);
             const std::int64_t tiles = (length + kQueryTile - 1) / kQueryTile;
             for (std::int64_t tile = item % splits; tile < tiles; tile += splits) {

@@ -29,7 +29,7 @@ std::int64_t packing_floats(const GemmArgs& args) {
 void packed_gemm(const GemmArgs& args, float* scratch) {
     const std::int64_t panels = (args.n + kPanelColumns - 1) / kPanelColumns;
     parallel_items(panels, args.m * args.k * kPanelColumns, [&](std::int64_t panel) {
-        float* packed = scratch + omp_get_thread_num() * kPanelFloats;
+        float* packed = scratch + core::thread_index() * kPanelFloats;
         const std::int64_t column = panel * kPanelColumns;
         const std::int64_t columns = std::min(kPanelColumns, args.n - column);
         for (std::int64_t begin = 0; begin < args.k; begin += kPanelDepth) {
