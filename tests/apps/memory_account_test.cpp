@@ -44,7 +44,9 @@ TEST(MemoryAccount, ThePeakIsStateAndWhatTheTapeKeeps) {
         EXPECT_GT(figures.at("kept_mib"), 0.3 * figures.at("state_mib"));
         EXPECT_GE(figures.at("peak_mib"), expected) << dtype;
         // 16-bit operands are widened into buffers of their own.
-        if (std::string(dtype) == "f32") EXPECT_LE(figures.at("peak_mib"), 1.1 * expected);
+        if (std::string(dtype) == "f32") {
+            EXPECT_LE(figures.at("peak_mib"), 1.1 * expected);
+        }
         EXPECT_GE(figures.at("resident_mib"), 0.95 * figures.at("peak_mib")) << dtype;
         EXPECT_LE(figures.at("resident_mib"), 1.05 * figures.at("peak_mib") + 64) << dtype;
     }
