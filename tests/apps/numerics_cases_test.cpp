@@ -83,7 +83,7 @@ TEST_F(NumericsCases, SamplesWithoutAnyLoss_NU_13) {
     for (const double loss : numbers("half_masked", "loss")) EXPECT_TRUE(std::isfinite(loss));
     // No step has any: nothing is trained, every step is counted as skipped, nothing is called a number that is none.
     const Outcome nothing = train_well(tiny("all_masked", uneven_shard("all", {0}, 48)), masked);
-    EXPECT_NE(nothing.out.find("skipped steps: 6"), std::string::npos) << nothing.out;
+    EXPECT_NE(nothing.out.find("number of skipped iterations:   6 |"), std::string::npos) << nothing.out;
     EXPECT_EQ(nothing.out.find(": nan"), std::string::npos) << nothing.out;
     EXPECT_EQ(support::field_of(run_directory("all_masked") / "metrics.jsonl", "skipped_steps").back(), "6");
     EXPECT_EQ(support::field_of(run_directory("all_masked") / "metrics.jsonl", "nan_steps").back(), "0");
