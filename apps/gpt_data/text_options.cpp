@@ -7,9 +7,8 @@
 namespace tessera::apps {
 
 void TextOptions::add_to(CLI::App& command) {
-    command.add_option(
-                   "files", source.paths,
-                   "Text files; .jsonl, .ndjson and .json hold one JSON object per line; gzip and zstd are unpacked")
+    command.add_option("files", source.paths,
+                       "Text, or JSON lines (.jsonl, .ndjson, .json); gzip and zstd are unpacked")
             ->required();
     command.add_option("--format", format, "text, jsonl, or by_name: by the file's extension")
             ->check(CLI::IsMember({"by_name", "text", "jsonl"}))

@@ -56,11 +56,14 @@ void tokenize(const Options& options) {
                                 static_cast<double>(std::max<std::int64_t>(1, progress.total_bytes));
         bar.update(fraction, fmt::format("{} documents, {:.1f} M tokens, {:.1f} MB/s", progress.documents,
                                          static_cast<double>(progress.tokens) * 1e-6,
-                                         static_cast<double>(progress.bytes_read) * 1e-6 / (core::now_s() - start)));
+                                         static_cast<double>(progress.text_bytes) * 1e-6 / (core::now_s() - start)));
     };
     const data::TokenizeSummary summary = data::tokenize_corpus(args);
     bar.finish();
-    fmt::print(stderr, "tokenized in {:.1f} s\n", core::now_s() - start);
+    const double seconds = core::now_s() - start;
+    fmt::print(stderr, "tokenized in {:.1f} s: {:.1f} MB/s with {} thread{}\n", seconds,
+               static_cast<double>(summary.counts.text_bytes) * 1e-6 / seconds, args.num_threads,
+               args.num_threads > 1 ? "s" : "");
     print_text_counts(summary.counts);
     const std::int64_t tokens = summary.train.tokens + summary.validation.tokens;
     fmt::print("tokens               {} (end-of-document tokens included)\n", tokens);

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <queue>
 
 #include "core/error.h"
-#include "data/sample_order.h"
 
 namespace tessera::data {
-
-struct Blend::Block {
-    std::int64_t number = 0;
-    std::vector<std::uint16_t> source;
-    std::vector<std::uint16_t> rank;
-};
 
 namespace {
 
@@ -63,58 +58,63 @@ std::vector<std::int64_t> largest_remainder_quotas(const std::vector<double>& we
     return quotas;
 }
 
+/// A source's next sample in the table: `time` is when it may come first, or when it must have come.
+struct Due {
+    std::int64_t time = 0;
+    std::size_t source = 0;
+    auto operator<=>(const Due&) const = default;
+};
+using EarliestFirst = std::priority_queue<Due, std::vector<Due>, std::greater<>>;
+
 }  // namespace
 
-Blend::Blend(const std::vector<double>& weights, const std::vector<std::string>& names, std::uint64_t seed)
-    : seed_(seed) {
+Blend::Blend(const std::vector<double>& weights, const std::vector<std::string>& names) {
     check_weights(weights, names);
     quotas_ = largest_remainder_quotas(weights);
+    if (quotas_.size() > 1) fill_table();
 }
 
-std::shared_ptr<const Blend::Block> Blend::block(std::int64_t number) const {
-    const std::lock_guard lock(mutex_);
-    if (cached_ != nullptr && cached_->number == number) return cached_;
-    std::vector<std::uint16_t> slots;
-    for (std::size_t k = 0; k < quotas_.size(); ++k) {
-        slots.insert(slots.end(), static_cast<std::size_t>(quotas_[k]), static_cast<std::uint16_t>(k));
+void Blend::fill_table() {
+    source_of_slot_.resize(kBlendSlots);
+    rank_of_slot_.resize(kBlendSlots);
+    slots_.resize(kBlendSlots);
+    first_of_source_.resize(quotas_.size());
+    std::exclusive_scan(quotas_.begin(), quotas_.end(), first_of_source_.begin(), std::int64_t{0});
+    std::vector<std::int64_t> given(quotas_.size());
+    EarliestFirst waiting;
+    EarliestFirst ready;
+    for (std::size_t source = 0; source < quotas_.size(); ++source) waiting.push({0, source});
+    for (std::int64_t slot = 0; slot < kBlendSlots; ++slot) {
+        for (; !waiting.empty() && waiting.top().time <= slot; waiting.pop()) {
+            const std::size_t source = waiting.top().source;
+            const std::int64_t deadline = ((given[source] + 1) * kBlendSlots + quotas_[source] - 1) / quotas_[source];
+            ready.push({deadline, source});
+        }
+        TESSERA_INVARIANT(!ready.empty() && ready.top().time > slot);
+        const std::size_t source = ready.top().source;
+        ready.pop();
+        const auto at = static_cast<std::size_t>(slot);
+        source_of_slot_[at] = static_cast<std::uint16_t>(source);
+        rank_of_slot_[at] = static_cast<std::uint16_t>(given[source]);
+        slots_[static_cast<std::size_t>(first_of_source_[source] + given[source])] = static_cast<std::uint16_t>(slot);
+        if (++given[source] < quotas_[source]) waiting.push({given[source] * kBlendSlots / quotas_[source], source});
     }
-    const KeyedPermutation order({.size = kBlendSlots,
-                                  .seed = seed_,
-                                  .purpose = OrderPurpose::blend,
-                                  .round = static_cast<std::uint32_t>(number)});
-    auto made = std::make_shared<Block>();
-    made->number = number;
-    made->source.resize(kBlendSlots);
-    made->rank.resize(kBlendSlots);
-    std::vector<std::uint16_t> seen(quotas_.size(), 0);
-    for (std::int64_t k = 0; k < kBlendSlots; ++k) {
-        const std::uint16_t source = slots[static_cast<std::size_t>(order(k))];
-        made->source[static_cast<std::size_t>(k)] = source;
-        made->rank[static_cast<std::size_t>(k)] = seen[source]++;
-    }
-    cached_ = made;
-    return made;
 }
 
 BlendPlace Blend::at(std::int64_t position) const {
     TESSERA_INVARIANT(position >= 0);
     if (quotas_.size() == 1) return {0, position};
-    const std::int64_t number = position / kBlendSlots;
     const auto slot = static_cast<std::size_t>(position % kBlendSlots);
-    const auto table = block(number);
-    const std::int64_t source = table->source[slot];
-    return {source, number * quotas_[static_cast<std::size_t>(source)] + table->rank[slot]};
+    const std::int64_t source = source_of_slot_[slot];
+    return {source, position / kBlendSlots * quotas_[static_cast<std::size_t>(source)] + rank_of_slot_[slot]};
 }
 
 std::int64_t Blend::count(std::int64_t source, std::int64_t positions) const {
     if (quotas_.size() == 1) return positions;
-    const std::int64_t number = positions / kBlendSlots;
-    std::int64_t samples = number * quotas_[static_cast<std::size_t>(source)];
-    const auto table = block(number);
-    for (std::int64_t k = 0; k < positions % kBlendSlots; ++k) {
-        samples += table->source[static_cast<std::size_t>(k)] == source ? 1 : 0;
-    }
-    return samples;
+    const std::int64_t quota = quotas_[static_cast<std::size_t>(source)];
+    const auto begin = slots_.begin() + first_of_source_[static_cast<std::size_t>(source)];
+    const auto before = std::lower_bound(begin, begin + quota, positions % kBlendSlots);
+    return positions / kBlendSlots * quota + (before - begin);
 }
 
 }  // namespace tessera::data

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <xxhash.h>
 
 #include <algorithm>
 
@@ -38,9 +39,44 @@ TokenDataset::TokenDataset(TokenDatasetArgs args) : args_(std::move(args)) {
             weights.push_back(source.weight);
             names.push_back(!source.name.empty() || source.paths.empty() ? source.name : source.paths.front());
         }
-        blend_ = std::make_unique<Blend>(weights, names, args_.seed);
+        blend_ = std::make_unique<Blend>(weights, names);
     }
     open_sources();
+    if (blend_ != nullptr) begin_blend();
+}
+
+namespace {
+
+/// Of the tokens of shards in their order, wherever the shards lie.
+std::string identity_of(const std::vector<ShardReader>& shards) {
+    std::vector<std::uint64_t> content;
+    for (const ShardReader& shard : shards) {
+        content.push_back(static_cast<std::uint64_t>(shard.num_tokens()));
+        content.push_back(shard.content_hash());
+    }
+    return fmt::format("{:016x}", XXH64(content.data(), content.size() * sizeof(std::uint64_t), 0));
+}
+
+}  // namespace
+
+void TokenDataset::begin_blend() {
+    state_ = {.seed = args_.seed, .seq_length = args_.seq_length};
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
+        state_.sources.push_back({.identity = identity_of(sources_[s].shards),
+                                  .name = sources_[s].name,
+                                  .stream = static_cast<std::uint32_t>(s),
+                                  .num_samples = sources_[s].num_samples,
+                                  .weight = args_.sources[s].weight});
+    }
+}
+
+std::vector<std::string> TokenDataset::resume(const BlendState& saved, std::int64_t position) {
+    TESSERA_INVARIANT(blend_ != nullptr);
+    BlendState present = state_;
+    present.sources.resize(sources_.size());
+    ContinuedBlend continued = continued_blend(saved, present, position);
+    state_ = std::move(continued.state);
+    return std::move(continued.changes);
 }
 
 void TokenDataset::open_sources() {
@@ -130,15 +166,14 @@ SamplePlace TokenDataset::place_of(std::int64_t position) const {
         }
         return {source, 0, position};
     }
-    const BlendPlace place = blend_->at(position);
-    const std::int64_t size = sources_[static_cast<std::size_t>(place.source)].num_samples;
-    const std::int64_t epoch = place.index / size;
-    const KeyedPermutation order({.size = size,
-                                  .seed = args_.seed,
-                                  .purpose = OrderPurpose::samples,
-                                  .stream = static_cast<std::uint32_t>(place.source),
-                                  .round = static_cast<std::uint32_t>(epoch)});
-    return {place.source, epoch, order(place.index % size)};
+    const BlendPlace place = blend_->at(position - state_.first_position);
+    const SourceState& source = state_.sources[static_cast<std::size_t>(place.source)];
+    const std::int64_t size = source.num_samples;
+    const std::int64_t index = source.given + place.index;
+    const std::int64_t epoch = index / size;
+    const KeyedPermutation order(
+            {.size = size, .seed = args_.seed, .stream = source.stream, .round = static_cast<std::uint32_t>(epoch)});
+    return {place.source, epoch, order(index % size)};
 }
 
 void TokenDataset::find_borders(const ShardReader& shard, std::int64_t first, std::int64_t last, std::int64_t at,
@@ -209,7 +244,11 @@ void TokenDataset::read_samples(std::int64_t position, std::int64_t count, Batch
 
 double TokenDataset::epochs(std::int64_t source, std::int64_t samples) const {
     const Source& which = sources_[static_cast<std::size_t>(source)];
-    const std::int64_t read = blend_ != nullptr ? blend_->count(source, samples) : std::min(samples, which.num_samples);
+    std::int64_t read = std::min(samples, which.num_samples);
+    if (blend_ != nullptr) {
+        const std::int64_t in_blend = std::max<std::int64_t>(samples - state_.first_position, 0);
+        read = state_.sources[static_cast<std::size_t>(source)].given + blend_->count(source, in_blend);
+    }
     return static_cast<double>(read) / static_cast<double>(which.num_samples);
 }
 

@@ -7,6 +7,7 @@
 
 #include "data/batch.h"
 #include "data/blend.h"
+#include "data/blend_state.h"
 #include "data/shard.h"
 
 namespace tessera::data {
@@ -50,9 +51,9 @@ struct SamplePlace {
     std::int64_t sample = 0;
 };
 
-/// The samples of a run. What stands at a position is a function of (shards, seed, position) and of nothing else. Each
-/// source has floor((tokens - 1) / seq_length) samples; the tokens after its last whole sample are never read. Safe for
-/// several threads.
+/// The samples of a run. What stands at a position is a function of (shards, seed, position) and, if the blend was
+/// changed between runs, of blend_state(), and of nothing else. Each source has floor((tokens - 1) / seq_length)
+/// samples; the tokens after its last whole sample are never read. Safe for several threads.
 class TokenDataset {
 public:
     /// Opens and checks every shard. Throws DataError: one message for all shards that cannot be opened; a pattern
@@ -65,6 +66,14 @@ public:
     /// the vocabulary (shard, document, offset, id, limit) and, in ordered mode, for positions from num_samples() on.
     void read_samples(std::int64_t position, std::int64_t count, Batch& batch) const;
     SamplePlace place_of(std::int64_t position) const;
+
+    /// The blend and what its sources gave before it began: what a checkpoint must hold so that another run can go on
+    /// with another blend. It does not change while samples are read. For shuffled datasets only, as is resume().
+    const BlendState& blend_state() const { return state_; }
+    /// Goes on at `position` after a run that was saved with the blend `saved` (see continued_blend()). Positions
+    /// before it cannot be read any more if the blend changed. Returns what changed, a line each; nothing if nothing
+    /// did. Not while another thread reads.
+    std::vector<std::string> resume(const BlendState& saved, std::int64_t position);
 
     /// Samples of one epoch, all sources together.
     std::int64_t num_samples() const { return num_samples_; }
@@ -92,6 +101,7 @@ private:
     struct Sample;
 
     void open_sources();
+    void begin_blend();
     void check_shard(const ShardReader& shard) const;
     void check_tokenizers(const std::vector<ShardReader>& shards) const;
     void read_sample(const Source& source, std::int64_t sample, Sample& out) const;
@@ -101,6 +111,7 @@ private:
     TokenDatasetArgs args_;
     std::vector<Source> sources_;
     std::unique_ptr<Blend> blend_;
+    BlendState state_;
     std::int64_t num_samples_ = 0;
     std::int64_t num_tokens_ = 0;
     std::optional<std::int64_t> text_bytes_;

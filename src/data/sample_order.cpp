@@ -23,8 +23,7 @@ std::uint64_t KeyedPermutation::network(std::uint64_t value) const {
     std::uint64_t left = value >> half_bits_;
     std::uint64_t right = value & mask;
     for (std::uint32_t k = 0; k < kFeistelRounds; ++k) {
-        const std::uint32_t tag = static_cast<std::uint32_t>(core::RandomPurpose::data_order) << 16 |
-                                  static_cast<std::uint32_t>(args_.purpose) << 8 | k;
+        const std::uint32_t tag = static_cast<std::uint32_t>(core::RandomPurpose::data_order) << 16 | k;
         const auto words = core::philox4x32_10({static_cast<std::uint32_t>(right), args_.stream, args_.round, tag},
                                                core::philox_key(args_.seed));
         const std::uint64_t mixed = left ^ (words[0] & mask);

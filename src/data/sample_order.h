@@ -3,14 +3,10 @@
 
 namespace tessera::data {
 
-/// What a permutation is for: part of its key, so that no two uses share an order.
-enum class OrderPurpose : std::uint32_t { samples = 0, blend = 1 };
-
 struct KeyedPermutationArgs {
     std::int64_t size = 1;
     std::uint64_t seed = 0;
-    OrderPurpose purpose = OrderPurpose::samples;
-    /// Which source, and which epoch of it (or which block of the blend).
+    /// Which source, and which epoch of it.
     std::uint32_t stream = 0;
     std::uint32_t round = 0;
 };

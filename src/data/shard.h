@@ -97,6 +97,10 @@ public:
     /// UTF-8 bytes the tokens stand for, if the shard says so.
     std::optional<std::int64_t> text_bytes() const { return text_bytes_; }
 
+    /// A number that tells the tokens of one shard from those of another: the checksum that is stored with them, or a
+    /// hash of the first and last tokens where none is. Throws EnvironmentError if reading fails.
+    std::uint64_t content_hash() const;
+
     /// out[k] = token first + k. Throws DataError (shard, document, offset, id, limit) if an id is outside [0,
     /// vocab_size).
     void read(std::int64_t first, std::span<std::int32_t> out, std::int64_t vocab_size) const;

@@ -14,6 +14,8 @@ namespace tessera::data {
 namespace {
 
 constexpr std::int64_t kCheckBlock = std::int64_t{1} << 20;
+/// So many at either end stand for the content of a shard without a checksum.
+constexpr std::int64_t kHashedTokens = 4096;
 
 }  // namespace
 
@@ -51,6 +53,15 @@ ShardReader ShardReader::open(const std::string& path, const ShardNames& names,
     return shard;
 } catch (const core::Error& error) {
     throw core::DataError(fmt::format("{} {}", path, error.what()));
+}
+
+std::uint64_t ShardReader::content_hash() const {
+    if (tokens_xxh64_) return *tokens_xxh64_;
+    const std::int64_t count = std::min(num_tokens(), kHashedTokens);
+    std::vector<std::int64_t> ends(static_cast<std::size_t>(2 * count));
+    tokens_.read(0, std::span(ends).first(static_cast<std::size_t>(count)));
+    tokens_.read(num_tokens() - count, std::span(ends).last(static_cast<std::size_t>(count)));
+    return XXH64(ends.data(), ends.size() * sizeof(std::int64_t), 0);
 }
 
 void ShardReader::read(std::int64_t first, std::span<std::int32_t> out, std::int64_t vocab_size) const {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 
@@ -22,9 +23,12 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+/// Text that is encoded at once: enough for every thread, but bounded.
+constexpr std::size_t kBlockBytesPerThread = std::size_t{1} << 20;
+constexpr std::size_t kLeastBlockBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostBlockBytes = std::size_t{64} << 20;
 constexpr const char* kPartNames[] = {"train", "validation"};
-constexpr std::int64_t kDocumentsAtATime = 8;
+constexpr std::int64_t kDocumentsAtATime = 1;
 constexpr std::uint32_t kSplitStream = 0x73706C74;
 
 /// The shards of one part, published together.
@@ -101,6 +105,28 @@ void prepare_folder(const TokenizeArgs& args) {
     }
 }
 
+std::size_t block_bytes(int num_threads) {
+    return std::clamp(static_cast<std::size_t>(num_threads) * kBlockBytesPerThread, kLeastBlockBytes, kMostBlockBytes);
+}
+
+/// Documents in their order, and how far the files were read by then.
+struct Block {
+    std::vector<std::string> documents;
+    std::int64_t bytes_read = 0;
+};
+
+Block read_block(TextSource& source, std::size_t least_bytes) {
+    Block block;
+    std::size_t bytes = 0;
+    std::string document;
+    while (bytes < least_bytes && source.next(document)) {
+        bytes += document.size();
+        block.documents.push_back(std::move(document));
+    }
+    block.bytes_read = source.bytes_read();
+    return block;
+}
+
 /// Encodes every document; out[d] belongs to documents[d]. The first error in document order is thrown.
 void encode_all(const Tokenizer& tokenizer, const std::vector<std::string>& documents, int num_threads,
                 std::vector<std::vector<std::int32_t>>& out) {
@@ -164,18 +190,14 @@ TokenizeSummary tokenize_corpus(const TokenizeArgs& args) {
     if (!args.validation_text_path.empty()) validation_text.emplace(args.validation_text_path);
 
     TextSource source(args.source);
-    std::vector<std::string> documents;
     std::vector<std::vector<std::int32_t>> tokens;
     std::int64_t document_index = 0;
-    bool more = true;
-    while (more) {
-        documents.clear();
-        std::size_t block_bytes = 0;
-        std::string document;
-        while (block_bytes < kBlockBytes && (more = source.next(document))) {
-            block_bytes += document.size();
-            documents.push_back(std::move(document));
-        }
+    const std::size_t least_bytes = block_bytes(args.num_threads);
+    Block block = read_block(source, least_bytes);
+    while (!block.documents.empty()) {
+        std::future<Block> ahead =
+                std::async(std::launch::async, [&source, least_bytes] { return read_block(source, least_bytes); });
+        const std::vector<std::string>& documents = block.documents;
         encode_all(tokenizer, documents, args.num_threads, tokens);
         for (std::size_t d = 0; d < documents.size(); ++d, ++document_index) {
             const bool held_out = is_validation(args, document_index);
@@ -189,9 +211,13 @@ TokenizeSummary tokenize_corpus(const TokenizeArgs& args) {
         if (args.stop != nullptr && args.stop->load())
             core::raise<core::RunError>("stopped by a signal; no shard was written");
         if (args.on_progress) {
-            args.on_progress({source.bytes_read(), source.total_bytes(), document_index,
-                              sets[0].part().tokens + sets[1].part().tokens});
+            args.on_progress({.bytes_read = block.bytes_read,
+                              .total_bytes = source.total_bytes(),
+                              .text_bytes = sets[0].part().text_bytes + sets[1].part().text_bytes,
+                              .documents = document_index,
+                              .tokens = sets[0].part().tokens + sets[1].part().tokens});
         }
+        block = ahead.get();
     }
     check_parts(args, source.counts(), sets[0].part(), sets[1].part());
     for (ShardSet& set : sets) set.close();

@@ -13,8 +13,9 @@ namespace tessera::data {
 enum class ExistingShards { refuse, replace };
 
 struct TokenizeProgress {
-    std::int64_t bytes_read = 0;
-    std::int64_t total_bytes = 0;
+    std::int64_t bytes_read = 0;   ///< of the files as they lie on the disk
+    std::int64_t total_bytes = 0;  ///< likewise
+    std::int64_t text_bytes = 0;   ///< of the documents that were tokenized
     std::int64_t documents = 0;
     std::int64_t tokens = 0;
 };
@@ -51,9 +52,9 @@ struct TokenizeSummary {
 
 /// Text to shards. Document d belongs to the validation part if a random number keyed by (seed, d) is below
 /// validation_fraction: the split does not depend on the number of threads, nor do the shards. Every document gets one
-/// end-of-document token. Shards appear under their names only when all are complete; on any error none do.
-/// Throws DataError if a part is empty (naming the counts), UsageError for a fraction outside [0, 1) and for shards
-/// that exist already, and what TextSource throws.
+/// end-of-document token. Text is read ahead while the threads encode. Shards appear under their names only when all
+/// are complete; on any error none do. Throws DataError if a part is empty (naming the counts), UsageError for a
+/// fraction outside [0, 1) and for shards that exist already, and what TextSource throws.
 TokenizeSummary tokenize_corpus(const TokenizeArgs& args);
 
 }  // namespace tessera::data

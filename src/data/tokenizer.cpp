@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -19,6 +20,8 @@ namespace {
 constexpr std::string_view kBlankSymbol = "\xE2\x96\x81";  // U+2581
 constexpr std::string_view kEodPiece = "<|endoftext|>";
 constexpr std::size_t kLongestSegmentBytes = std::size_t{1} << 20;
+/// SentencePiece's time per byte grows with the length of what it encodes at once.
+constexpr std::size_t kLineSegmentBytes = std::size_t{1} << 10;
 
 std::string read_model_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -67,6 +70,14 @@ std::size_t segment_bytes(std::string_view text) {
     return at;
 }
 
+/// As segment_bytes(), but no more lines than needed: for models whose pieces begin with line breaks or hold none.
+std::size_t line_segment_bytes(std::string_view text) {
+    if (text.size() <= kLineSegmentBytes) return text.size();
+    std::size_t at = text.rfind('\n', kLineSegmentBytes);
+    if (at == std::string_view::npos || at == 0) at = text.find('\n', kLineSegmentBytes);
+    return at <= kLongestSegmentBytes ? at : segment_bytes(text);
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -77,10 +88,13 @@ struct Tokenizer::Impl {
     std::array<std::int32_t, 256> id_of_byte{};
     bool has_bytes = true;
     bool has_dummy_prefix = false;
+    bool cuts_at_line_breaks = false;
     std::int32_t eod_id = -1;
 
     void fill_tables();
     void find_eod();
+    bool carries_exactly(const std::string& text) const;
+    bool may_cut_at_line_breaks() const;
     void encode_segment(std::string_view text, std::vector<std::int32_t>& ids) const;
     void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const;
     const std::string& bytes_of(std::int32_t id) const;
@@ -107,6 +121,29 @@ void Tokenizer::Impl::fill_tables() {
     // The call that returns ids ends the process where this one fails.
     if (!processor.Encode("a", &probe).ok()) probe.clear();
     has_dummy_prefix = !probe.empty() && bytes_of_id.at(static_cast<std::size_t>(probe.front())).starts_with(' ');
+    cuts_at_line_breaks = may_cut_at_line_breaks();
+}
+
+bool Tokenizer::Impl::carries_exactly(const std::string& text) const {
+    std::string joined;
+    for (const int id : processor.EncodeAsIds(text)) joined += bytes_of_id.at(static_cast<std::size_t>(id));
+    return joined == text;
+}
+
+/// True for BPE models in which nothing reaches across the start of a line: then the lines' tokens, one after the
+/// other, are the text's. Not for unigram models, whose sums of scores are rounded differently in shorter texts.
+bool Tokenizer::Impl::may_cut_at_line_breaks() const {
+    bool has_line_break = false;
+    for (int id = 0; id < processor.GetPieceSize(); ++id) {
+        if (processor.IsByte(id) || processor.IsControl(id) || processor.IsUnknown(id)) continue;
+        const std::string& bytes = bytes_of_id[static_cast<std::size_t>(id)];
+        if (bytes.find('\n', 1) != std::string::npos) return false;
+        has_line_break = has_line_break || bytes == "\n";
+        // BPE's scores are the negated ranks of the merges.
+        const float score = processor.GetScore(id);
+        if (score > 0 || score != std::floor(score)) return false;
+    }
+    return has_line_break && carries_exactly("a") && carries_exactly(" a  \r\n b\t ");
 }
 
 void Tokenizer::Impl::find_eod() {
@@ -122,9 +159,9 @@ void Tokenizer::Impl::find_eod() {
 }
 
 void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const {
+    std::vector<int> part;
     while (!text.empty()) {
-        const std::size_t count = segment_bytes(text);
-        std::vector<int> part;
+        const std::size_t count = cuts_at_line_breaks ? line_segment_bytes(text) : segment_bytes(text);
         const auto status = processor.Encode(text.substr(0, count), &part);
         if (!status.ok()) core::raise<core::DataError>("tokenizer {}: {}", path, status.message());
         ids.insert(ids.end(), part.begin(), part.end());

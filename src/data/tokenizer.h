@@ -31,8 +31,8 @@ public:
 
     /// Token ids of `text`, without an end-of-document token. Ill-formed UTF-8 is read as U+FFFD.
     /// Texts above one MiB are cut before a line break (or else a blank), which changes nothing for models of
-    /// train_tokenizer(), whose pieces never reach across one.
-    /// Throws DataError if the text holds U+2581 or NUL and the model has no byte pieces.
+    /// train_tokenizer(), whose pieces never reach across one. BPE models of that kind encode a few lines at a time:
+    /// the same tokens, sooner. Throws DataError if the text holds U+2581 or NUL and the model has no byte pieces.
     std::vector<std::int32_t> encode(std::string_view text) const;
 
     /// Text of `ids`: control pieces give nothing, an unknown piece or an incomplete byte sequence gives U+FFFD.

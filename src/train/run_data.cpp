@@ -15,6 +15,8 @@ namespace {
 using core::ConfigError;
 using core::raise;
 
+const char* const kDataBlend = "data_blend";
+
 data::ShardNames shard_names(const Config& config) {
     data::ShardNames names;
     // "tokens" is the default of both sides and also lets a shard of input_ids through.
@@ -80,6 +82,18 @@ RunData open_run_data(Config& config) {
     return data;
 }
 
+void keep_blend(const RunData& data, CheckpointState& state) {
+    state.extras[kDataBlend] = data::to_json(data.training->blend_state());
+}
+
+void take_up_blend(RunData& data, const CheckpointState& state) try {
+    const auto saved = state.extras.find(kDataBlend);
+    if (saved == state.extras.end()) return;
+    data.blend_changes = data.training->resume(data::blend_state_of(saved->second), state.consumed_samples);
+} catch (const core::DataError& error) {
+    raise<core::CheckpointError>("the checkpoint of step {} cannot be gone on from: {}", state.step, error.what());
+}
+
 std::vector<std::string> describe_run_data(const RunData& data, const Config& config, std::int64_t steps_left,
                                            std::int64_t consumed_samples) {
     const std::int64_t total = BatchPlan(config.batch).samples_after(consumed_samples, steps_left);
@@ -90,6 +104,7 @@ std::vector<std::string> describe_run_data(const RunData& data, const Config& co
         if (end > begin) lines.push_back("data: " + text.substr(begin, end - begin));
         begin = end + 1;
     }
+    for (const std::string& change : data.blend_changes) lines.push_back("data: " + change);
     if (data.validation) {
         lines.push_back(fmt::format("validation: {} samples of {} tokens", data.validation->num_samples(),
                                     config.model.seq_length));

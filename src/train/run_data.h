@@ -7,6 +7,7 @@
 
 #include "data/batch_reader.h"
 #include "data/dataset.h"
+#include "train/checkpoint_files.h"
 #include "train/config.h"
 
 namespace tessera::train {
@@ -16,13 +17,20 @@ struct RunData {
     std::unique_ptr<data::TokenDataset> training;
     std::unique_ptr<data::TokenDataset> validation;  ///< null: none configured
     std::unique_ptr<data::BatchReader> reader;
+    std::vector<std::string> blend_changes;  ///< since the checkpoint that the run goes on from
 };
 
 /// Opens and checks every shard and the tokenizer; sets config.model.vocab_size if it was not given.
 /// Throws DataError or ConfigError naming the file and the numbers that disagree.
 RunData open_run_data(Config& config);
 
-/// Lines for people: sources, samples, epochs, shares.
+/// The blend's state for a checkpoint, and the way back: each source goes on after the samples it has given, although
+/// data.train may have changed since. A checkpoint without that state is of the blend that is configured now.
+/// take_up_blend throws CheckpointError if the state cannot be read.
+void keep_blend(const RunData& data, CheckpointState& state);
+void take_up_blend(RunData& data, const CheckpointState& state);
+
+/// Lines for people: sources, samples, epochs, shares, and what changed in the blend.
 std::vector<std::string> describe_run_data(const RunData& data, const Config& config, std::int64_t steps_left,
                                            std::int64_t consumed_samples);
 

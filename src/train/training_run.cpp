@@ -71,6 +71,7 @@ void TrainingRun::resume() {
         const std::string& text = nan_steps->second;
         std::from_chars(text.data(), text.data() + text.size(), nan_steps_);
     }
+    take_up_blend(data_, state);
     resumed_from_ = reader->path();
 }
 
@@ -182,6 +183,7 @@ CheckpointState TrainingRun::checkpoint_state() const {
     state.config_toml = to_toml(config_);
     state.program_version = kVersion;
     state.extras[kNanSteps] = std::to_string(nan_steps_);
+    keep_blend(data_, state);
     describe_engine(*engine_, state);
     return state;
 }

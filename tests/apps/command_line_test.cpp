@@ -25,7 +25,8 @@ void expect_help(const std::string& program, std::vector<std::string> arguments)
 
 TEST(CommandLine, HelpGoesToStdoutAndFitsAScreen) {
     for (const std::string& program : kPrograms) expect_help(program, {"--help"});
-    for (const char* command : {"tokenizer", "tokenize", "inspect"}) expect_help("gpt_data", {command, "--help"});
+    for (const char* command : {"tokenizer", "tokenize", "inspect", "verify"})
+        expect_help("gpt_data", {command, "--help"});
     expect_help("gpt_bench", {"step", "--help"});
 }
 

@@ -43,6 +43,9 @@ TEST(TokenDataset, DA_17_corpus_shorter_than_a_window) {
         EXPECT_THAT(message,
                     HasSubstr(fmt::format("holds {} tokens, but one sample needs seq_length + 1 = 17", tokens)));
     }
+    write_foreign(folder.path("a.h5"), {});
+    EXPECT_THAT(message_of<core::DataError>([&] { TokenDataset(args_for({folder.path("a.h5")}, 16)); }),
+                HasSubstr(folder.path("a.h5") + " holds no tokens"));
     write_foreign(folder.path("a.h5"), test::counting(17));
     const TokenDataset dataset(args_for({folder.path("a.h5")}, 16));
     EXPECT_EQ(dataset.num_samples(), 1);
@@ -202,7 +205,7 @@ TEST(TokenDataset, DA_06_a_bad_id_is_found_when_its_batch_is_read) {
 
 TEST(TokenDataset, DA_11_descriptors_stay_bounded) {
     const TemporaryFolder folder;
-    for (int k = 0; k < 100; ++k) {
+    for (int k = 0; k < 500; ++k) {
         write_foreign(folder.path(fmt::format("{:03}.h5", k)), test::counting(9),
                       {.layout = k % 2 == 0 ? Layout::chunked : Layout::contiguous});
     }
@@ -212,27 +215,30 @@ TEST(TokenDataset, DA_11_descriptors_stay_bounded) {
     small.rlim_cur = 64;
     setrlimit(RLIMIT_NOFILE, &small);
     const TokenDataset dataset(args_for({folder.path("*.h5")}, 4, SampleOrder::shuffled));
-    EXPECT_EQ(dataset.num_samples(), 224);
-    EXPECT_NO_THROW(read(dataset, 0, 448));
+    EXPECT_EQ(dataset.num_samples(), 1124);
+    EXPECT_NO_THROW(read(dataset, 0, 2 * 1124)) << "two epochs";
     std::int64_t open_files = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++open_files;
     setrlimit(RLIMIT_NOFILE, &before);
     EXPECT_LT(open_files, 40);
 }
 
-TEST(TokenDataset, DA_03_small_sources_wrap_to_their_next_epoch) {
+TEST(TokenDataset, DA_03_small_sources_wrap_and_shares_hold_at_every_prefix) {
     const TemporaryFolder folder;
     write_foreign(folder.path("a.h5"), test::counting(36));
-    write_foreign(folder.path("b.h5"), test::counting(36));
+    write_foreign(folder.path("b.h5"), test::counting(36, 35));
     for (const double weight : {0.001, 1e-9}) {
         TokenDatasetArgs args = args_for({folder.path("a.h5")}, 5, SampleOrder::shuffled);
         args.sources[0].weight = weight;
         args.sources.push_back({.paths = {folder.path("b.h5")}, .weight = 1 - weight});
         const TokenDataset dataset(args);
         std::vector<int> reads(7);
+        std::int64_t small = 0;
         for (std::int64_t k = 0; k < 500; ++k) {
             const SamplePlace place = dataset.place_of(k);
             if (place.source == 1) ++reads[static_cast<std::size_t>(place.sample)];
+            small += place.source == 0 ? 1 : 0;
+            ASSERT_NEAR(static_cast<double>(small), weight * static_cast<double>(k + 1), 1.0);
         }
         EXPECT_LE(*std::max_element(reads.begin(), reads.end()) - *std::min_element(reads.begin(), reads.end()), 1);
         EXPECT_NO_THROW(read(dataset, 0, 500));

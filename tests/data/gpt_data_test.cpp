@@ -76,6 +76,7 @@ TEST(GptData, from_text_to_shards_and_back) {
                                                       options, folder.path("made/v.txt")));
     EXPECT_EQ(made.code, 0) << made.err;
     EXPECT_THAT(made.out, HasSubstr("documents            300"));
+    EXPECT_THAT(made.err, ::testing::ContainsRegex("tokenized in [0-9.]+ s: [0-9.]+ MB/s with [0-9]+ thread"));
     EXPECT_TRUE(std::filesystem::exists(folder.path("made/c_validation_00000.h5")));
     const Outcome shown = gpt_data(folder, fmt::format("inspect --check '{}' -t {} --documents 1",
                                                        folder.path("made/c_*.h5"), folder.path("made/t.model")));

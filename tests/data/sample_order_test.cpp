@@ -32,7 +32,6 @@ TEST(SampleOrder, every_part_of_the_key_changes_the_order_and_nothing_else_does)
     EXPECT_EQ(whole(base), whole(base));
     EXPECT_NE(whole(base), whole({.size = 1009, .seed = 2}));
     EXPECT_NE(whole(base), whole({.size = 1009, .seed = 1ULL << 32 | 1}));
-    EXPECT_NE(whole(base), whole({.size = 1009, .seed = 1, .purpose = OrderPurpose::blend}));
     EXPECT_NE(whole(base), whole({.size = 1009, .seed = 1, .stream = 1}));
     EXPECT_NE(whole(base), whole({.size = 1009, .seed = 1, .round = 1}));
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -56,6 +58,16 @@ TEST(ShardReader, DA_09_opens_read_only_files_in_read_only_folders) {
     chmod(folder.path("a.h5").c_str(), 0444);
     chmod(folder.path("").c_str(), 0555);
     EXPECT_EQ(all_tokens(open_one(folder.path("a.h5")), 10), (std::vector<std::int32_t>{1, 2, 3, 0}));
+    // Root may write whatever the modes say; a child process becomes somebody who may not.
+    const pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(3);
+        if (access(folder.path("a.h5").c_str(), W_OK) == 0) _exit(4);
+        _exit(all_tokens(open_one(folder.path("a.h5")), 10).size() == 4 ? 0 : 5);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     chmod(folder.path("").c_str(), 0755);
 }
 

@@ -162,12 +162,13 @@ TEST(TokenizeCorpus, DA_01_TX_08_empty_documents_and_a_byte_order_mark_change_no
     const TemporaryFolder folder;
     TokenizeArgs args = args_for(folder, "{\"text\":\"a horse\"}\n{\"text\":\"in water\"}\n", "a.jsonl");
     const TokenizeSummary plain = tokenize_corpus(args);
-    args.source.paths = {folder.file("b.jsonl",
-                                     "\xEF\xBB\xBF{\"text\":\"\"}\n{\"text\":\"a horse\"}\n{\"text\":\" "
-                                     "\\n\"}\n{\"text\":\"in water\"}\n{\"text\":\"\"}\n")};
+    args.source.paths = {
+            folder.file("b.jsonl",
+                        "\xEF\xBB\xBF{\"text\":\"\"}\n{\"text\":\"a horse\"}\n{\"text\":\"\"}\n{\"text\":\" "
+                        "\\n\"}\n{\"text\":\"in water\"}\n{\"text\":\"\"}\n")};
     args.output_prefix = folder.path("out/d");
     const TokenizeSummary other = tokenize_corpus(args);
-    EXPECT_EQ(other.counts.empty_documents, 3);
+    EXPECT_EQ(other.counts.empty_documents, 4);
     EXPECT_TRUE(read_file(plain.train.shards[0]) == read_file(other.train.shards[0]));
 }
 

@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
+
+#include <algorithm>
 
 #include "core/error.h"
 #include "data/data_support.h"
+#include "data/tokenizer_training.h"
+#include "data/utf8.h"
 
 namespace tessera::data {
 namespace {
@@ -91,6 +96,42 @@ TEST(Tokenizer, long_texts_are_cut_where_no_piece_reaches_across) {
     std::string unbroken;
     for (int k = 0; k < 400000; ++k) unbroken += "日";
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(unbroken)), unbroken);
+}
+
+/// Lines of every length from none to several thousand bytes, broken in every way.
+std::string lines_of_all_kinds() {
+    const std::string text = test::sample_text(60);
+    const char* breaks[] = {"\n", "\n\n", "\r\n", "\n   ", "\n\n\n      ", " \n", "\t\n\t", "\n \n  \n"};
+    std::string lines;
+    for (std::size_t k = 0; k < 400; ++k) {
+        const std::size_t length = k % 50 == 7 ? 3000 : k * k % 211;
+        std::string line = text.substr(k * 17 % 4000, length);
+        if (k % 3 == 0) std::replace(line.begin(), line.end(), '\n', ' ');
+        lines += line + breaks[k % 8];
+    }
+    return lines;
+}
+
+TEST(Tokenizer, a_few_lines_at_a_time_give_the_tokens_of_the_whole) {
+    const TemporaryFolder folder;
+    const std::string text = lines_of_all_kinds();
+    for (const TokenizerModel model : {TokenizerModel::bpe, TokenizerModel::unigram}) {
+        TrainTokenizerArgs args;
+        args.source.paths = {folder.file("corpus.txt", text + test::sample_text(300))};
+        args.output_path = folder.path("t.model");
+        args.vocab_size = 600;
+        args.limit = VocabularyLimit::soft;
+        args.model = model;
+        train_tokenizer(args);
+        sentencepiece::SentencePieceProcessor processor;
+        ASSERT_TRUE(processor.Load(args.output_path).ok());
+        std::string repaired;
+        Utf8Repair repair;
+        repair.append(text, repaired);
+        repair.finish(repaired);
+        const std::vector<int> whole = processor.EncodeAsIds(repaired);
+        EXPECT_TRUE(Tokenizer::load(args.output_path).encode(repaired) == whole);
+    }
 }
 
 TEST(Tokenizer, ids_out_of_range_are_refused) {
