@@ -37,7 +37,7 @@ int run(int argc, char** argv) {
             "  gpt_train configs/quickstart.toml --checkpoint.resume=none --run.directory=/tmp/other\n"
             "  gpt_train configs/quickstart.toml --dry-run\n"
             "Exit codes: 0 done, 1 the run failed, 2 usage, config or data error,\n"
-            "75 stopped by a signal after saving.\n"
+            "75 stopped by a signal or by run.exit_minutes after saving.\n"
             "SIGTERM, SIGUSR1 and Ctrl-C finish the step, save a checkpoint and stop.");
     std::string config_path;
     bool dry_run = false;

@@ -6,9 +6,6 @@
 
 namespace tessera::train {
 
-/// Which tensors a checkpoint is read into.
-enum class LoadParts : std::uint8_t { all, weights_only };
-
 /// The engine's logical tensors as slices: "model/NAME" (f32 main parameters), "optimizer/exp_avg/NAME",
 /// "optimizer/exp_avg_sq/NAME". Pointers into the engine's memory.
 std::vector<TensorSlice> logical_slices(Engine& engine);

@@ -109,12 +109,15 @@ struct TensorInfo {
     core::DType dtype = core::DType::f32;
 };
 
+/// What of a checkpoint is wanted: all of it, or everything but the optimizer's tensors, whose files may be absent.
+enum class LoadParts : std::uint8_t { all, weights_only };
+
 /// A complete checkpoint, opened for reading. Copyable; copies share the open files.
 class CheckpointReader {
 public:
-    /// Reads index.json and checks every file's presence, size and header against it.
+    /// Reads index.json and checks every wanted file's presence, size and header against it.
     /// Throws CheckpointError naming the file and the numbers that disagree.
-    static CheckpointReader open(const std::string& path);
+    static CheckpointReader open(const std::string& path, LoadParts parts = LoadParts::all);
 
     const std::string& path() const;
     const CheckpointState& state() const;
@@ -149,9 +152,11 @@ std::vector<std::int64_t> list_checkpoints(const std::string& root);
 /// The checkpoint to resume from, verified.
 /// resume  "none": nothing. "auto": the one `latest` names, else the newest; one that is damaged is passed over with a
 ///         warning for the next older; nothing if `root` has none. A step number: that step in root. Anything else: the
-///         path of a checkpoint folder, or of a root (then as auto in there, but its absence is an error).
+///         path of a checkpoint folder, or of a root or a run's folder that has one in `checkpoints` (then as auto in
+///         there, but its absence is an error).
 /// Throws CheckpointError if an explicit one is absent (the message lists the steps present) or damaged, and under auto
 /// if checkpoints exist but all are damaged.
-std::optional<CheckpointReader> find_checkpoint(const std::string& root, const std::string& resume);
+std::optional<CheckpointReader> find_checkpoint(const std::string& root, const std::string& resume,
+                                                LoadParts parts = LoadParts::all);
 
 }  // namespace tessera::train

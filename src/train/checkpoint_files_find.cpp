@@ -53,12 +53,12 @@ std::vector<std::string> candidates(const std::string& root) {
     return names;
 }
 
-std::optional<CheckpointReader> newest_sound(const std::string& root) {
+std::optional<CheckpointReader> newest_sound(const std::string& root, LoadParts parts) {
     const std::vector<std::string> names = candidates(root);
     std::string first_failure;
     for (std::size_t i = 0; i < names.size(); ++i) {
         try {
-            CheckpointReader reader = CheckpointReader::open(root + "/" + names[i]);
+            CheckpointReader reader = CheckpointReader::open(root + "/" + names[i], parts);
             reader.verify();
             if (i > 0) core::log_warning(fmt::format("resuming from the older checkpoint {} instead", reader.path()));
             return reader;
@@ -74,10 +74,17 @@ std::optional<CheckpointReader> newest_sound(const std::string& root) {
             names.size(), root, first_failure);
 }
 
-CheckpointReader open_verified(const std::string& path) {
-    CheckpointReader reader = CheckpointReader::open(path);
+CheckpointReader open_verified(const std::string& path, LoadParts parts) {
+    CheckpointReader reader = CheckpointReader::open(path, parts);
     reader.verify();
     return reader;
+}
+
+/// The folder of checkpoints that a path stands for: a run's folder has them one below.
+std::string checkpoints_in(const std::string& path) {
+    std::error_code error;
+    const fs::path below = fs::path(path) / "checkpoints";
+    return list_checkpoints(path).empty() && fs::is_directory(below, error) ? below.string() : path;
 }
 
 bool is_number(const std::string& text) {
@@ -98,27 +105,27 @@ std::vector<std::int64_t> list_checkpoints(const std::string& root) {
     return steps;
 }
 
-std::optional<CheckpointReader> find_checkpoint(const std::string& root, const std::string& resume) {
+std::optional<CheckpointReader> find_checkpoint(const std::string& root, const std::string& resume, LoadParts parts) {
     if (resume == "none") return std::nullopt;
-    if (resume == "auto") return newest_sound(root);
+    if (resume == "auto") return newest_sound(root, parts);
     if (is_number(resume)) {
         const std::string path = root + "/" + checkpoint_name(std::stoll(resume));
         std::error_code error;
         if (!fs::exists(path, error)) {
             core::raise<CheckpointError>("checkpoint.resume = {}: there is no such step; {}", resume, present(root));
         }
-        return open_verified(path);
+        return open_verified(path, parts);
     }
     std::error_code error;
     if (!fs::is_directory(resume, error)) {
         core::raise<CheckpointError>("checkpoint '{}' does not exist; {}", resume, present(root));
     }
-    if (fs::exists(fs::path(resume) / kIndexName, error)) return open_verified(resume);
-    std::optional<CheckpointReader> found = newest_sound(resume);
+    if (fs::exists(fs::path(resume) / kIndexName, error)) return open_verified(resume, parts);
+    std::optional<CheckpointReader> found = newest_sound(checkpoints_in(resume), parts);
     if (!found) {
         core::raise<CheckpointError>(
                 "'{}' is neither a complete checkpoint (no {}) nor a folder of "
-                "checkpoints; {}",
+                "checkpoints or of a run; {}",
                 resume, kIndexName, present(root));
     }
     return found;

@@ -45,5 +45,8 @@ void check_coverage(const std::string& where, const IndexTensor& tensor);
 
 inline constexpr std::string_view kIndexName = "index.json";
 inline constexpr std::string_view kLatestName = "latest";
+/// Tensors whose names begin so are in files of their own, whose names end so.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer/";
+inline constexpr std::string_view kOptimizerEnding = "_optimizer.safetensors";
 
 }  // namespace tessera::train

@@ -162,12 +162,26 @@ struct CheckpointReader::Contents {
     std::mutex mutex;
     std::set<const IndexSlice*> checked;
 
+    /// From here on the checkpoint is as if it had been saved without an optimizer.
+    void forget_optimizer() {
+        std::erase_if(index.tensors,
+                      [](const IndexTensor& tensor) { return tensor.info.name.starts_with(kOptimizerPrefix); });
+        std::erase_if(index.files, [](const IndexFile& file) { return file.name.ends_with(kOptimizerEnding); });
+    }
+
     void open_files() {
         for (const IndexFile& file : index.files) {
             const std::string file_path = path + "/" + file.name;
             std::error_code error;
             const auto bytes = fs::file_size(file_path, error);
-            if (error) core::raise<CheckpointError>("checkpoint file '{}' is missing: {}", file_path, error.message());
+            if (error) {
+                const std::string remedy =
+                        file.name.ends_with(kOptimizerEnding)
+                                ? fmt::format("; checkpoint.weights = \"{}\" starts a run from its weights alone", path)
+                                : std::string();
+                core::raise<CheckpointError>("checkpoint file '{}' is missing: {}{}", file_path, error.message(),
+                                             remedy);
+            }
             if (static_cast<std::int64_t>(bytes) != file.bytes) {
                 core::raise<CheckpointError>("checkpoint file '{}' is damaged: it has {} bytes, index.json says {}",
                                              file_path, bytes, file.bytes);
@@ -244,7 +258,7 @@ struct CheckpointReader::Contents {
     }
 };
 
-CheckpointReader CheckpointReader::open(const std::string& path) {
+CheckpointReader CheckpointReader::open(const std::string& path, LoadParts parts) {
     const std::string index_path = path + "/" + std::string(kIndexName);
     std::error_code error;
     if (!fs::is_directory(path, error)) core::raise<CheckpointError>("checkpoint '{}' does not exist", path);
@@ -256,6 +270,7 @@ CheckpointReader CheckpointReader::open(const std::string& path) {
     Contents& contents = *reader.contents_;
     contents.path = path;
     contents.index = index_from_json(index_path, read_text_file(index_path));
+    if (parts == LoadParts::weights_only) contents.forget_optimizer();
     contents.open_files();
     contents.check_tensors();
     for (const IndexTensor& tensor : contents.index.tensors) contents.infos.push_back(tensor.info);

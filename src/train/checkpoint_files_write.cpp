@@ -27,7 +27,6 @@ using core::EnvironmentError;
 
 constexpr std::string_view kModelFile = "rank_00000.safetensors";
 constexpr std::string_view kOptimizerFile = "rank_00000_optimizer.safetensors";
-constexpr std::string_view kOptimizerPrefix = "optimizer/";
 constexpr std::string_view kTemporaryMark = ".tmp-";
 
 std::string host_name() {

@@ -81,6 +81,9 @@ std::string_view name_of(OptimizerName value) {
 std::string_view name_of(ScheduleStyle value) {
     return spelling(value);
 }
+std::string_view name_of(NonFinitePolicy value) {
+    return spelling(value);
+}
 std::string_view name_of(ProgressStyle value) {
     return spelling(value);
 }

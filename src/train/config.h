@@ -16,6 +16,7 @@ namespace tessera::train {
 enum class ModelFamily : std::uint8_t { gpt2, llama };
 enum class OptimizerName : std::uint8_t { adamw };
 enum class ScheduleStyle : std::uint8_t { constant, linear, cosine, wsd, inverse_sqrt };
+enum class NonFinitePolicy : std::uint8_t { stop, skip };
 enum class ProgressStyle : std::uint8_t { automatic, bar, lines, none };
 enum class BackendChoice : std::uint8_t { automatic, cpu };
 enum class OffloadTarget : std::uint8_t { none };
@@ -28,6 +29,9 @@ struct RunConfig {
     std::int64_t seed = 1234;
     std::int64_t train_steps = 0;  ///< exactly one of train_steps and train_tokens is set; see total_steps()
     std::int64_t train_tokens = 0;
+    double exit_minutes = 0;  ///< 0: never
+    NonFinitePolicy non_finite = NonFinitePolicy::stop;
+    std::int64_t max_non_finite = 10;
 };
 
 struct ModelConfig {
@@ -137,12 +141,14 @@ struct CheckpointConfig {
     std::int64_t interval = 1000;  ///< steps between saves; 0: only at the end and on a signal
     std::int64_t keep = 5;         ///< how many of the newest stay; 0: all
     std::int64_t keep_every = 0;   ///< steps that are a multiple of this stay for ever; 0: none
-    std::string resume = "auto";   ///< auto | none | a step number | a checkpoint folder
+    std::string resume = "auto";   ///< auto | none | a step number | a folder of one checkpoint, of several or of a run
+    std::string weights;           ///< where a fresh start takes its parameters from; empty: drawn
 };
 
 struct EvaluationConfig {
     std::int64_t interval = 0;  ///< steps between evaluations; 0: only at the end
     std::int64_t steps = 0;     ///< batches per evaluation; 0: the whole validation set
+    bool at_start = false;      ///< also before the first step
 };
 
 struct LogConfig {
@@ -213,6 +219,7 @@ std::string config_reference();
 std::string_view name_of(ModelFamily value);
 std::string_view name_of(OptimizerName value);
 std::string_view name_of(ScheduleStyle value);
+std::string_view name_of(NonFinitePolicy value);
 std::string_view name_of(ProgressStyle value);
 std::string_view name_of(BackendChoice value);
 std::string_view name_of(OffloadTarget value);

@@ -33,6 +33,27 @@ void visit_run(R& run, V& visit) {
                 .min = 1,
                 .default_text = "required, or train_steps"},
           run.train_tokens);
+    visit(Field{.section = "run",
+                .key = "exit_minutes",
+                .doc = "minutes of wall time after which the step is finished, a checkpoint saved and the program left "
+                       "with exit code 75, as on SIGTERM; at least one step is made; leave room for the save",
+                .min = 0,
+                .min_excluded = true,
+                .default_text = "never"},
+          run.exit_minutes);
+    visit(Field{.section = "run",
+                .key = "non_finite",
+                .doc = "what a loss or gradient norm that is NaN or infinite does: stop the run, or skip the update "
+                       "and "
+                       "count it; overflows of f16 are the dynamic loss scale's until it is at its floor"},
+          run.non_finite);
+    visit(Field{.section = "run",
+                .key = "max_non_finite",
+                .doc = "steps in a row that may be skipped so; the next one stops the run",
+                .min = 1,
+                .applies = [](const Config& config) { return config.run.non_finite == NonFinitePolicy::skip; },
+                .applies_when = "with run.non_finite = \"skip\""},
+          run.max_non_finite);
 }
 
 template <typename M, typename V>

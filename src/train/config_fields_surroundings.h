@@ -29,11 +29,19 @@ void visit_checkpoint(C& checkpoint, V& visit) {
           checkpoint.keep_every);
     visit(Field{.section = "checkpoint",
                 .key = "resume",
-                .doc = "\"auto\": the newest complete checkpoint if there is one; \"none\": start anew; a step number "
-                       "or a "
-                       "checkpoint folder: that one, or an error",
+                .doc = "\"auto\": the newest complete checkpoint if there is one; \"none\": start anew; a step number, "
+                       "or the folder of a checkpoint or of a run: that one, or an error",
                 .kind = FieldKind::resume_spec},
           checkpoint.resume);
+    visit(Field{.section = "checkpoint",
+                .key = "weights",
+                .doc = "folder of a checkpoint or of a run whose parameters a fresh start begins with; optimizer, "
+                       "step, "
+                       "schedule and data begin anew, and the optimizer's files may be absent; once the run has a "
+                       "checkpoint of its own, resume = \"auto\" takes that",
+                .kind = FieldKind::path,
+                .default_text = "none"},
+          checkpoint.weights);
 }
 
 template <typename E, typename L, typename D, typename V>
@@ -52,6 +60,12 @@ void visit_surroundings(E& evaluation, L& log, D& device, V& visit) {
                 .applies = [](const Config& config) { return !config.data.validation.empty(); },
                 .applies_when = "with data.validation"},
           evaluation.steps);
+    visit(Field{.section = "evaluation",
+                .key = "at_start",
+                .doc = "also evaluate before the first step of the run",
+                .applies = [](const Config& config) { return !config.data.validation.empty(); },
+                .applies_when = "with data.validation"},
+          evaluation.at_start);
     visit(Field{.section = "log",
                 .key = "interval",
                 .doc = "steps between log lines; a line gives the mean time of its steps, all else of the last one",

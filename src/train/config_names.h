@@ -34,6 +34,11 @@ struct EnumNames<ScheduleStyle> {
                                                        {ScheduleStyle::inverse_sqrt, "inverse_sqrt"}};
 };
 template <>
+struct EnumNames<NonFinitePolicy> {
+    static constexpr EnumName<NonFinitePolicy> kAll[] = {{NonFinitePolicy::stop, "stop"},
+                                                         {NonFinitePolicy::skip, "skip"}};
+};
+template <>
 struct EnumNames<ProgressStyle> {
     static constexpr EnumName<ProgressStyle> kAll[] = {{ProgressStyle::automatic, "auto"},
                                                        {ProgressStyle::bar, "bar"},

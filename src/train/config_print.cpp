@@ -14,6 +14,9 @@ namespace {
 bool is_unset(const Field& field, std::int64_t value) {
     return value == 0 && field.min > 0;
 }
+bool is_unset(const Field& field, double value) {
+    return value == 0 && field.min == 0 && field.min_excluded;
+}
 bool is_unset(const Field&, const std::string& value) {
     return value.empty();
 }

@@ -3,6 +3,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 
@@ -87,10 +88,12 @@ StepResult Engine::accumulate_gradients(const data::Batch& batch, std::int64_t m
 StepResult Engine::train_step(const data::Batch& batch, std::int64_t micro_batch_size, double lr) {
     StepResult result = accumulate_gradients(batch, micro_batch_size);
     if (batch.loss_tokens == 0) return result;
-    const zero::StepOutcome outcome = optimizer_->step(lr, result.loss_scale);
+    const zero::StepOutcome outcome =
+            std::isfinite(result.loss) ? optimizer_->step(lr, result.loss_scale) : optimizer_->skip(result.loss_scale);
     result.grad_norm = outcome.grad_norm;
     result.updated = outcome.updated;
-    scaler_.update(!outcome.updated);
+    result.non_finite = outcome.non_finite;
+    result.scale_exhausted = scaler_.update(!outcome.updated) == zero::ScaleChange::exhausted;
     return result;
 }
 

@@ -22,6 +22,8 @@ struct StepResult {
     double grad_norm = 0;   ///< before clipping
     double loss_scale = 1;  ///< the scale this step used
     bool updated = false;
+    bool scale_exhausted = false;                       ///< an overflow although the loss scale was at its floor
+    std::optional<zero::NonFiniteTensor> non_finite{};  ///< the first at fault, if loss or norm is not finite
     double model_flops = 0;
     std::int64_t loss_tokens = 0;
 };
@@ -42,7 +44,8 @@ public:
 
     /// One optimizer step on a global batch in micro-batches of `micro_batch_size` samples (the last one may be
     /// smaller). The loss is divided by the global number of loss-carrying tokens from the start, so any split gives
-    /// the same step. A batch without any such token changes nothing (updated = false, loss 0).
+    /// the same step. A batch without any such token changes nothing (updated = false, loss 0); nor does one whose loss
+    /// or gradient norm is not finite.
     StepResult train_step(const data::Batch& batch, std::int64_t micro_batch_size, double lr);
     /// Forward and backward of the whole batch into main_grad, without the update.
     StepResult accumulate_gradients(const data::Batch& batch, std::int64_t micro_batch_size);

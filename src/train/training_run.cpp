@@ -10,17 +10,28 @@
 #include "train/batch_plan.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
-#include "train/log_line.h"
 #include "train/loss_curve.h"
 #include "train/schedule.h"
 #include "train/settings.h"
+#include "train/start_point.h"
 #include "train/version.h"
 
 namespace tessera::train {
 namespace {
 
 constexpr double kMsPerSecond = 1e3;
+constexpr double kSecondsPerMinute = 60;
 const char* const kNanSteps = "nan_steps";
+const char* const kNonFiniteInARow = "non_finite_in_a_row";
+
+/// 0 if the checkpoint does not have it.
+std::int64_t counter_of(const CheckpointState& state, const char* name) {
+    std::int64_t value = 0;
+    if (const auto found = state.extras.find(name); found != state.extras.end()) {
+        std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+    }
+    return value;
+}
 
 std::string format_count(double value) {
     if (value >= 1e9) return fmt::format("{:.2f} G", value / 1e9);
@@ -31,7 +42,8 @@ std::string format_count(double value) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(Config config) : config_(std::move(config)), data_(open_run_data(config_)) {
+TrainingRun::TrainingRun(Config config)
+    : started_s_(core::now_s()), config_(std::move(config)), data_(open_run_data(config_)), guard_(config_) {
     if (config_.device.threads > 0) omp_set_num_threads(static_cast<int>(config_.device.threads));
     engine_ = std::make_unique<Engine>(engine_settings(config_));
     resume();
@@ -56,23 +68,21 @@ void TrainingRun::prepare_folders() {
 }
 
 void TrainingRun::resume() {
-    const std::optional<CheckpointReader> reader =
-            find_checkpoint(config_.checkpoint.directory, config_.checkpoint.resume);
-    if (!reader) {
+    StartPoint start = find_start(config_);
+    start_description_ = start.description;
+    if (!start.checkpoint) {
         engine_->initialise();
         return;
     }
-    load_engine(*engine_, *reader, LoadParts::all);
-    const CheckpointState& state = reader->state();
+    load_engine(*engine_, *start.checkpoint, start.load);
+    started_from_ = start.checkpoint->path();
+    if (start.load == LoadParts::weights_only) return;
+    const CheckpointState& state = start.checkpoint->state();
     step_ = resumed_step_ = saved_step_ = state.step;
     consumed_samples_ = state.consumed_samples;
     skipped_steps_ = state.skipped_steps;
-    if (const auto nan_steps = state.extras.find(kNanSteps); nan_steps != state.extras.end()) {
-        const std::string& text = nan_steps->second;
-        std::from_chars(text.data(), text.data() + text.size(), nan_steps_);
-    }
+    guard_.restore(counter_of(state, kNanSteps), counter_of(state, kNonFiniteInARow));
     take_up_blend(data_, state);
-    resumed_from_ = reader->path();
 }
 
 std::vector<std::string> TrainingRun::describe() const {
@@ -91,22 +101,8 @@ std::vector<std::string> TrainingRun::describe() const {
             total_steps_, describe_batches(config_), config_.batch.micro_batch_size, config_.optimizer.weight_decay));
     lines.push_back("flops: model FLOPs, with the causal half of attention and without recomputation");
     lines.push_back(engine_->backend().description());
-    lines.push_back(resumed_from_.empty() ? fmt::format("a fresh start in {}", config_.run.directory)
-                                          : fmt::format("resumed after step {} from {}", step_, resumed_from_));
+    lines.push_back(start_description_);
     return lines;
-}
-
-void TrainingRun::check_finite(const StepResult& result) const {
-    const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (finite || engine_->settings().loss_scaler.dynamic) return;
-    const std::string last = saved_step_ >= 0 ? fmt::format("the last checkpoint, of step {}, is intact", saved_step_)
-                                              : std::string("no checkpoint was written yet");
-    core::raise<core::RunError>(
-            "step {}: loss {} and gradient norm {} are not finite; stopped before the update ({}); lower optimizer.lr "
-            "or "
-            "look at the data of samples {} to {}",
-            step_ + 1, without_sign_of_nan(result.loss), without_sign_of_nan(result.grad_norm), last, consumed_samples_,
-            consumed_samples_ + BatchPlan(config_.batch).size_at(consumed_samples_) - 1);
 }
 
 void TrainingRun::train_one_step(RunReport& report) {
@@ -119,11 +115,13 @@ void TrainingRun::train_one_step(RunReport& report) {
     const double lr = learning_rate(config_.schedule, config_.optimizer, position);
     const StepResult result = engine_->train_step(batch, config_.batch.micro_batch_size, lr);
     const double seconds = core::now_s() - begin;
-    check_finite(result);
+    guard_.account(result, {.step = step_ + 1,
+                            .first_sample = consumed_samples_,
+                            .num_samples = batch.num_samples,
+                            .saved_step = saved_step_});
     ++step_;
     consumed_samples_ += batch.num_samples;
     skipped_steps_ += result.updated ? 0 : 1;
-    nan_steps_ += std::isfinite(result.loss) ? 0 : 1;
     const auto tokens = static_cast<double>(batch.num_samples * batch.seq_length);
     report.step({.step = step_,
                  .total_steps = total_steps_,
@@ -137,7 +135,7 @@ void TrainingRun::train_one_step(RunReport& report) {
                  .loss_scale = result.loss_scale,
                  .skipped = !result.updated,
                  .skipped_steps = skipped_steps_,
-                 .nan_steps = nan_steps_,
+                 .nan_steps = guard_.nan_steps(),
                  .elapsed_ms = seconds * kMsPerSecond,
                  .tokens_per_s = tokens / seconds,
                  .tflops = result.model_flops / seconds / 1e12,
@@ -150,7 +148,7 @@ void TrainingRun::train_one_step(RunReport& report) {
     summary_.last_loss = result.loss;
 }
 
-EvaluationMetrics TrainingRun::evaluate() {
+void TrainingRun::evaluate(RunReport& report) {
     const double begin = core::now_s();
     const kernels::OpAccount of_steps = engine_->backend().account();
     LossSum sum;
@@ -161,17 +159,18 @@ EvaluationMetrics TrainingRun::evaluate() {
     });
     if (sum.tokens == 0) core::raise<core::DataError>("the validation data carries no loss: every target is masked");
     const double loss = sum.loss / static_cast<double>(sum.tokens);
-    EvaluationMetrics metrics{.step = step_,
-                              .consumed_samples = consumed_samples_,
-                              .tokens = sum.tokens,
-                              .loss = loss,
-                              .perplexity = std::exp(loss),
-                              .bits_per_byte = validation_bits_per_byte(data_, loss),
-                              .elapsed_ms = (core::now_s() - begin) * kMsPerSecond};
+    const EvaluationMetrics metrics{.step = step_,
+                                    .consumed_samples = consumed_samples_,
+                                    .tokens = sum.tokens,
+                                    .loss = loss,
+                                    .perplexity = std::exp(loss),
+                                    .bits_per_byte = validation_bits_per_byte(data_, loss),
+                                    .elapsed_ms = (core::now_s() - begin) * kMsPerSecond};
     evaluation_ms_ += metrics.elapsed_ms;
     summary_.evaluation_seconds += metrics.elapsed_ms / kMsPerSecond;
     engine_->backend().account() = of_steps;
-    return metrics;
+    summary_.validation = metrics;
+    report.evaluation(metrics);
 }
 
 CheckpointState TrainingRun::checkpoint_state() const {
@@ -182,7 +181,8 @@ CheckpointState TrainingRun::checkpoint_state() const {
     state.skipped_steps = skipped_steps_;
     state.config_toml = to_toml(config_);
     state.program_version = kVersion;
-    state.extras[kNanSteps] = std::to_string(nan_steps_);
+    state.extras[kNanSteps] = std::to_string(guard_.nan_steps());
+    state.extras[kNonFiniteInARow] = std::to_string(guard_.in_a_row());
     keep_blend(data_, state);
     describe_engine(*engine_, state);
     return state;
@@ -197,7 +197,7 @@ void TrainingRun::save(RunReport& report) {
              .state = state,
              .slices = slices,
              .retention = {.keep = config_.checkpoint.keep, .keep_every = config_.checkpoint.keep_every},
-             .protected_path = resumed_from_});
+             .protected_path = started_from_});
     saved_step_ = step_;
     const double seconds = core::now_s() - begin;
     checkpoint_ms_ += seconds * kMsPerSecond;
@@ -247,16 +247,22 @@ RunSummary TrainingRun::run(const StopRequest& stop) {
     RunReport report(config_, config_.run.directory, resumed_step_, total_steps_);
     for (const std::string& line : describe()) report.message(line);
     start_reading(data_, config_, consumed_samples_);
-    while (step_ < total_steps_ && !stop.requested()) {
+    if (config_.evaluation.at_start && data_.validation && step_ == 0) evaluate(report);
+    bool out_of_time = false;
+    while (step_ < total_steps_ && !stop.requested() && !out_of_time) {
         train_one_step(report);
-        if (evaluates_after(step_)) {
-            summary_.validation = evaluate();
-            report.evaluation(*summary_.validation);
-        }
+        if (evaluates_after(step_)) evaluate(report);
         if (config_.checkpoint.interval > 0 && step_ % config_.checkpoint.interval == 0) save(report);
+        out_of_time = config_.run.exit_minutes > 0 &&
+                      core::now_s() - started_s_ >= config_.run.exit_minutes * kSecondsPerMinute;
     }
     const bool stopped = step_ < total_steps_;
-    if (stopped) report.message(fmt::format("stopping on signal {} after step {}", stop.signal(), step_));
+    if (stopped) {
+        const std::string reason = stop.requested()
+                                           ? fmt::format("on signal {}", stop.signal())
+                                           : fmt::format("as run.exit_minutes = {} are over", config_.run.exit_minutes);
+        report.message(fmt::format("stopping {} after step {}", reason, step_));
+    }
     finish(report, stopped);
     summary_.wall_seconds = core::now_s() - begin;
     summarise();

@@ -179,6 +179,14 @@ void check_schedule(const Config& config, std::vector<std::string>& problems) {
     check_room(warmup_tokens, decay_tokens);
 }
 
+void check_start(const Config& config, std::vector<std::string>& problems) {
+    const CheckpointConfig& checkpoint = config.checkpoint;
+    if (checkpoint.weights.empty() || checkpoint.resume == "auto" || checkpoint.resume == "none") return;
+    problems.push_back(fmt::format("resume \"{}\" ({}) continues a run, but weights \"{}\" ({}) begins one; remove one",
+                                   checkpoint.resume, place_of(config, "checkpoint.resume"), checkpoint.weights,
+                                   place_of(config, "checkpoint.weights")));
+}
+
 void check_applicable(const Config& config, std::vector<std::string>& problems) {
     for_each_field(config, [&](const Field& field, const auto&) {
         if (field.applies == nullptr || !config.is_set(field.name()) || field.applies(config)) return;
@@ -196,6 +204,7 @@ std::vector<std::string> find_contradictions(const Config& config) {
     check_batch(config, problems);
     check_length(config, problems);
     check_schedule(config, problems);
+    check_start(config, problems);
     check_applicable(config, problems);
     return problems;
 }

@@ -2,35 +2,27 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-
 namespace tessera::zero {
 
 LossScaler::LossScaler(const LossScalerSettings& settings) : settings_(settings) {
     state_ = {.scale = settings.initial, .clean_steps = 0, .hysteresis_left = settings.hysteresis};
 }
 
-void LossScaler::update(bool found_inf) {
-    if (!settings_.dynamic) return;
+ScaleChange LossScaler::update(bool found_inf) {
+    if (!settings_.dynamic) return ScaleChange::kept;
     if (!found_inf) {
-        if (++state_.clean_steps >= settings_.window) {
-            state_.scale *= 2;
-            state_.clean_steps = 0;
-            state_.hysteresis_left = settings_.hysteresis;
-        }
-        return;
+        if (++state_.clean_steps < settings_.window) return ScaleChange::kept;
+        state_.scale *= 2;
+        state_.clean_steps = 0;
+        state_.hysteresis_left = settings_.hysteresis;
+        return ScaleChange::doubled;
     }
     state_.clean_steps = 0;
     state_.hysteresis_left = std::max<std::int64_t>(state_.hysteresis_left - 1, 0);
-    if (state_.hysteresis_left > 0) return;
-    if (state_.scale <= settings_.minimum) {
-        core::raise<core::RunError>(
-                "gradients overflow although the loss scale is at its floor of {}: the weights or activations "
-                "themselves "
-                "are out of range; lower optimizer.lr, or train with precision.dtype = \"bf16\"",
-                settings_.minimum);
-    }
+    if (state_.hysteresis_left > 0) return ScaleChange::kept;
+    if (state_.scale <= settings_.minimum) return ScaleChange::exhausted;
     state_.scale = std::max(state_.scale / 2, settings_.minimum);
+    return ScaleChange::halved;
 }
 
 }  // namespace tessera::zero

@@ -11,6 +11,10 @@ struct LossScalerSettings {
     std::int64_t hysteresis = 2;  ///< overflows before it halves; refilled when it grows
 };
 
+/// What an accounted step did to the scale; exhausted: an overflow at the minimum, where the model's numbers and not
+/// the scale are at fault.
+enum class ScaleChange : std::uint8_t { kept, doubled, halved, exhausted };
+
 /// The loss scale of fp16 training: ×2 after `window` clean steps, ×0.5 once `hysteresis` overflows have been seen.
 class LossScaler {
 public:
@@ -22,9 +26,8 @@ public:
 
     explicit LossScaler(const LossScalerSettings& settings);
     double scale() const { return state_.scale; }
-    /// Accounts one step. Throws RunError if the scale would fall below its minimum: the model's numbers, not the
-    /// scale, are then at fault.
-    void update(bool found_inf);
+    /// Accounts one step. The scale never falls below its minimum.
+    ScaleChange update(bool found_inf);
 
     const State& state() const { return state_; }
     void restore(const State& state) { state_ = state; }

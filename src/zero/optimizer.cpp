@@ -6,16 +6,24 @@ namespace tessera::zero {
 
 using core::Tensor;
 
-void Optimizer::zero_gradients() {
+void Optimizer::give_up(StepOutcome& outcome) {
+    outcome.updated = false;
+    outcome.non_finite = find_non_finite(backend_, stream_, parameters_);
     for (FlatUnit& flat : parameters_.units()) flat.main_grad.fill_zero();
+}
+
+StepOutcome Optimizer::skip(double loss_scale) {
+    StepOutcome outcome;
+    outcome.grad_norm = parameters_.gradient_norm() / loss_scale;
+    give_up(outcome);
+    return outcome;
 }
 
 StepOutcome Optimizer::step(double lr, double loss_scale) {
     StepOutcome outcome;
     outcome.grad_norm = parameters_.gradient_norm() / loss_scale;
     if (!std::isfinite(outcome.grad_norm)) {
-        outcome.updated = false;
-        zero_gradients();
+        give_up(outcome);
         return outcome;
     }
     if (settings_.clip_grad_norm > 0) {

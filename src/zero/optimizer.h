@@ -1,6 +1,7 @@
 #pragma once
 #include "zero/flat_parameters.h"
 #include "zero/loss_scaler.h"
+#include "zero/non_finite.h"
 
 namespace tessera::zero {
 
@@ -17,6 +18,7 @@ struct StepOutcome {
     double grad_norm = 0;    ///< global norm before clipping, unscaled
     bool updated = true;     ///< false: a non-finite gradient; parameters and moments are untouched
     double clip_factor = 1;  ///< what the gradients were multiplied with, loss scale apart
+    std::optional<NonFiniteTensor> non_finite{};  ///< after a step that was left out: the first tensor at fault
 };
 
 /// AdamW over flat storage with global-norm clipping: g = main_grad/loss_scale · min(1, clip/(norm + 1e-6)).
@@ -28,13 +30,15 @@ public:
         : backend_(backend), stream_(stream), parameters_(parameters), settings_(settings) {}
 
     StepOutcome step(double lr, double loss_scale);
+    /// Leaves the step out, as after a loss that is not finite: looks for the cause and clears the gradients.
+    StepOutcome skip(double loss_scale);
 
     /// Updates applied so far: the step of Adam's bias correction.
     std::int64_t updates() const { return updates_; }
     void restore_updates(std::int64_t updates) { updates_ = updates; }
 
 private:
-    void zero_gradients();
+    void give_up(StepOutcome& outcome);
 
     kernels::Backend& backend_;
     core::Stream& stream_;

@@ -203,6 +203,41 @@ TEST_F(FindCheckpoint, ACheckpointOfTheSameStepIsReplaced) {
     EXPECT_EQ(first, 77.0F);
 }
 
+TEST_F(FindCheckpoint, ARunsFolderStandsForItsCheckpoints_CK_13) {
+    write(7);
+    const std::string run = folder_.path("");
+    EXPECT_EQ(find_checkpoint(folder_.path("elsewhere"), run)->state().step, 7);
+    fs::create_directories(folder_.path("empty/checkpoints"));
+    EXPECT_THAT(refusal(folder_.path("empty")),
+                AllOf(HasSubstr("empty' is neither a complete checkpoint"), HasSubstr("or of a run")));
+}
+
+TEST_F(FindCheckpoint, WeightsAloneNeedNoOptimizer_CK_19) {
+    write(3);
+    write(4);
+    const std::string optimizer = file(4, "rank_00000_optimizer.safetensors");
+    fs::remove(optimizer);
+    const std::string four = root_ + "/step_00000004";
+    EXPECT_THAT(refusal("4"), AllOf(HasSubstr(optimizer), HasSubstr("missing"),
+                                    HasSubstr("checkpoint.weights = \"" + four + "\" starts a run")));
+    EXPECT_EQ(found("auto"), 3);
+    for (const std::string& way : {std::string("auto"), std::string("4"), four, root_}) {
+        const auto reader = find_checkpoint(root_, way, LoadParts::weights_only);
+        ASSERT_TRUE(reader);
+        EXPECT_EQ(reader->state().step, 4) << way;
+        EXPECT_TRUE(reader->has("model/weight"));
+        EXPECT_FALSE(reader->has("optimizer/exp_avg/weight"));
+        float first = 0;
+        reader->read("model/weight", {{7, 5}, {{{0, 1}, {0, 1}}}}, core::DType::f32,
+                     reinterpret_cast<std::byte*>(&first));
+        EXPECT_EQ(first, 4.0F);
+    }
+    // Weights that are damaged are refused as ever.
+    flip(file(4, "rank_00000.safetensors"), 1);
+    EXPECT_THAT(message_of<CheckpointError>([&] { find_checkpoint(root_, four, LoadParts::weights_only); }),
+                HasSubstr("rank_00000.safetensors"));
+}
+
 TEST_F(FindCheckpoint, CK02_NoRoomIsSaidBeforeAnyWork) {
     const std::string message =
             message_of<EnvironmentError>([&] { prepare_checkpoint_root(root_, std::int64_t{1} << 60); });

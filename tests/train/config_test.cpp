@@ -277,6 +277,23 @@ TEST(Config, WhatIsSavedReadsBackTheSame) {
     }
 }
 
+TEST(Config, KeysOfTheEndReadBackTheSame) {
+    const Config plain = parse(kSmall);
+    EXPECT_EQ(plain.run.exit_minutes, 0);
+    EXPECT_EQ(to_toml(plain).find("exit_minutes"), std::string::npos);
+    EXPECT_EQ(to_toml(plain).find("max_non_finite"), std::string::npos);
+    const std::string text = to_toml(parse(kSmall, {"--run.exit_minutes=0.25", "--run.non_finite=skip",
+                                                    "--run.max_non_finite=3", "--checkpoint.weights=/runs/old"}));
+    const Config again = parse_config(text, "/elsewhere/saved.toml");
+    EXPECT_EQ(again.run.exit_minutes, 0.25);
+    EXPECT_EQ(again.run.non_finite, NonFinitePolicy::skip);
+    EXPECT_EQ(again.run.max_non_finite, 3);
+    EXPECT_EQ(again.checkpoint.weights, "/runs/old");
+    EXPECT_THAT(refusal(kSmall, {"--run.exit_minutes=0"}),
+                HasSubstr("run.exit_minutes = 0 is out of range: more than 0"));
+    EXPECT_THAT(refusal(kSmall, {"--run.non_finite=ignore"}), HasSubstr("\"stop\" or \"skip\""));
+}
+
 TEST(Config, ReferenceListsEveryKeyOnce) {
     const std::string reference = config_reference();
     const Config defaults;

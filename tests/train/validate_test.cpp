@@ -161,14 +161,32 @@ TEST(Validate, AKeyWithoutEffectIsRefused) {
     config.origins["model.rope_theta"] = "a.toml:4";
     config.origins["schedule.decay_fraction"] = "a.toml:5";
     config.origins["evaluation.interval"] = "a.toml:6";
+    config.origins["run.max_non_finite"] = "a.toml:7";
     EXPECT_THAT(
             problems(config),
             ElementsAre(
+                    HasSubstr("run.max_non_finite in a.toml:7 has no effect"),
                     HasSubstr("model.rope_theta in a.toml:4 has no effect; it is only used with model.family = "
                               "\"llama\""),
                     HasSubstr("schedule.decay_fraction in a.toml:5 has no effect"),
                     HasSubstr("precision.loss_scale in a.toml:3 has no effect"),
                     HasSubstr("evaluation.interval in a.toml:6 has no effect; it is only used with data.validation")));
+}
+
+TEST(Validate, ARunIsContinuedOrBegunFromWeights_CK_19) {
+    Config config = sound();
+    config.checkpoint.weights = "/runs/old";
+    for (const char* resume : {"auto", "none"}) {
+        config.checkpoint.resume = resume;
+        EXPECT_THAT(problems(config), IsEmpty()) << resume;
+    }
+    config.origins["checkpoint.weights"] = "a.toml:7";
+    for (const char* resume : {"120", "/runs/other"}) {
+        config.checkpoint.resume = resume;
+        EXPECT_THAT(problems(config),
+                    ElementsAre(AllOf(HasSubstr("resume \"" + std::string(resume) + "\" (checkpoint.resume)"),
+                                      HasSubstr("weights \"/runs/old\" (checkpoint.weights in a.toml:7)"))));
+    }
 }
 
 TEST(Validate, EveryProblemIsInOneError) {

@@ -23,13 +23,14 @@ TEST(LossScaler, GrowsAfterTheWindowAndBacksOffWithHysteresis) {
     EXPECT_EQ(scaler.scale(), 1024);
 }
 
-TEST(LossScaler, StopsAtTheFloorWithADiagnosis_NU_01) {
+TEST(LossScaler, SaysWhenItIsAtItsFloor_NU_01) {
     LossScaler scaler({.dynamic = true, .initial = 4, .minimum = 1, .window = 10, .hysteresis = 1});
-    scaler.update(true);
-    scaler.update(true);
+    EXPECT_EQ(scaler.update(true), ScaleChange::halved);
+    EXPECT_EQ(scaler.update(true), ScaleChange::halved);
     EXPECT_EQ(scaler.scale(), 1);
-    EXPECT_THROW(scaler.update(true), core::RunError);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(scaler.update(true), ScaleChange::exhausted);
     EXPECT_EQ(scaler.scale(), 1);
+    EXPECT_EQ(scaler.update(false), ScaleChange::kept);
 }
 
 TEST(LossScaler, AFixedScaleStays) {
