@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/completion.h"
+#include "common/help_text.h"
 #include "core/error.h"
 
 namespace tessera::apps {
@@ -48,8 +50,22 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
     core::raise<core::UsageError>("{} (--help lists the options)", message);
 }
 
-std::string version_line(const std::string& name) {
-    return name + " (Tessera) " + TESSERA_VERSION;
+void set_up_program(CLI::App& app, const std::string& name, std::vector<CompletedKey> keys) {
+    app.name(name);
+    // CLI11 puts the path the program was called by before a subcommand's name.
+    app.formatter_fn([name](const CLI::App* shown, const std::string&, CLI::AppFormatMode) {
+        return help_text(*shown, shown->get_parent() != nullptr ? name + " " + shown->get_name() : name);
+    });
+    app.get_help_ptr()->description("this text");
+    app.set_version_flag("--version", name + " (Tessera) " + TESSERA_VERSION, "the program's version");
+    app.add_option_function<std::string>(
+               "--completion",
+               [&app, keys = std::move(keys)](const std::string& shell) {
+                   std::printf("%s", completion_script(app, keys, shell).c_str());
+                   throw CLI::Success();
+               },
+               "print completions: source <(" + name + " --completion bash)")
+            ->check(CLI::IsMember(kShells));
 }
 
 }  // namespace tessera::apps

@@ -1,6 +1,9 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
+
+#include "common/completion.h"
 
 namespace CLI {
 class App;
@@ -17,7 +20,8 @@ int run_program(const std::string& name, const std::function<int()>& body);
 /// on as a UsageError of one line.
 int end_of_parsing(const CLI::App& app, const CLI::ParseError& end);
 
-/// "Name VERSION" for --version.
-std::string version_line(const std::string& name);
+/// What every program has: its name, --version, --completion, and --help that fits a screen. To be called before
+/// subcommands are added. `keys`: the overrides it takes.
+void set_up_program(CLI::App& app, const std::string& name, std::vector<CompletedKey> keys = {});
 
 }  // namespace tessera::apps

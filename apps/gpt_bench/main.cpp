@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/config_keys.h"
 #include "common/program.h"
 #include "core/error.h"
 #include "gpt_bench/generate.h"
@@ -29,7 +30,7 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 int run(int argc, char** argv) {
     CLI::App app("Measures Tessera.");
     app.require_subcommand(1);
-    app.set_version_flag("--version", apps::version_line("gpt_bench"));
+    apps::set_up_program(app, "gpt_bench", apps::completed_config_keys());
     apps::StepOptions step_options;
     apps::StepOptions generate_options{.config = {}, .overrides = {}, .steps = 64, .warmup = 8};
     CLI::App* step =
@@ -38,10 +39,17 @@ int run(int argc, char** argv) {
     step->footer(
             "Examples:\n"
             "  gpt_bench step configs/gpt2_124m.toml --steps 5\n"
-            "  gpt_bench step configs/gpt2_124m.toml --batch.global_batch_size=1 --model.seq_length=1024");
+            "  gpt_bench step configs/gpt2_124m.toml --model.seq_length=1024 --csv");
     CLI::App* generate = add_command(app, "generate", "generation with a KV cache: tokens/s beside the bandwidth floor",
                                      "tokens", generate_options);
-    generate->footer("Example:\n  gpt_bench generate configs/gpt2_124m.toml --tokens 128");
+    generate->footer(
+            "Examples:\n"
+            "  gpt_bench generate configs/gpt2_124m.toml --tokens 128\n"
+            "  gpt_bench generate configs/gpt2_124m.toml --precision.dtype=bf16");
+    app.footer(
+            "Examples:\n"
+            "  gpt_bench step configs/gpt2_124m.toml --steps 5\n"
+            "  gpt_bench generate configs/gpt2_124m.toml --tokens 128");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -16,11 +16,8 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Examples:
-  gpt_data tokenize corpus.txt --tokenizer t.model --output data/corpus --validation 0.01
-  gpt_data tokenize *.jsonl.gz --text-key content --tokenizer t.model --output data/web
-  gpt_data tokenize book.txt --separator '\n* * *\n' --tokenizer t.model --output data/book
-
-Writes PREFIX_train_00000.h5, ... and, with --validation, PREFIX_validation_00000.h5, ...)";
+  gpt_data tokenize corpus.txt -t t.model -o data/corpus --validation 0.01
+  gpt_data tokenize *.jsonl.gz --text-key content -t t.model -o data/web)";
 
 struct Options {
     TextOptions text;

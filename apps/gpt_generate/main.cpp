@@ -108,6 +108,7 @@ int generate(const Options& options) {
 
 int run(int argc, char** argv) {
     CLI::App app("Generates text from a run or a checkpoint.");
+    apps::set_up_program(app, "gpt_generate");
     app.footer(
             "Examples:\n"
             "  gpt_generate runs/quickstart --prompt 'Water'\n"
@@ -133,7 +134,6 @@ int run(int argc, char** argv) {
     app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
     app.add_flag("--ignore-end", options.ignore_end, "go on after the end of a document");
     app.add_flag("--no-cache", options.no_cache, "compute keys and values anew for each token (slow; to compare)");
-    app.set_version_flag("--version", apps::version_line("gpt_generate"));
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "common/config_keys.h"
 #include "common/program.h"
 #include "core/log.h"
 #include "train/training_run.h"
@@ -30,12 +31,12 @@ void install_signal_handlers() {
 
 int run(int argc, char** argv) {
     CLI::App app("Trains a GPT from a TOML config. Any key can be overridden: --section.key=value.");
+    apps::set_up_program(app, "gpt_train", apps::completed_config_keys());
     app.footer(
             "Examples:\n"
             "  gpt_train configs/quickstart.toml\n"
             "  gpt_train configs/gpt2_124m.toml --run.train_steps=100 --optimizer.lr=3e-4\n"
-            "  gpt_train configs/quickstart.toml --checkpoint.resume=none --run.directory=/tmp/other\n"
-            "  gpt_train configs/quickstart.toml --dry-run\n"
+            "  gpt_train configs/quickstart.toml --checkpoint.resume=none --profile\n"
             "Exit codes: 0 done, 1 the run failed, 2 usage, config or data error,\n"
             "75 stopped by a signal or by run.exit_minutes after saving.\n"
             "SIGTERM, SIGUSR1 and Ctrl-C finish the step, save a checkpoint and stop.");
@@ -47,7 +48,6 @@ int run(int argc, char** argv) {
     app.add_flag("--dry-run", dry_run, "check config, data and resume point, say what would happen, and exit");
     app.add_flag("--profile", profile, "at the end, print tables of time and memory by operation");
     app.add_flag("--config-reference", reference, "print every config key as Markdown and exit");
-    app.set_version_flag("--version", apps::version_line("gpt_train"));
     app.allow_extras();
     try {
         app.parse(argc, argv);
