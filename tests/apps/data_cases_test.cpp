@@ -140,5 +140,19 @@ TEST_F(DataCases, ValidationStartsAtItsBeginningEachTime_DA_20) {
                             {"none.h5", "19", "20"});
 }
 
+TEST_F(DataCases, ANulInAPromptCutsNothing_TX_04) {
+    train_well(config("writer"), {"--run.train_steps=1"});
+    const auto continued = [](const std::string& prompt) {
+        support::write_file(folder / "prompt.txt", prompt);
+        const Outcome outcome =
+                support::run_program("gpt_generate", {(folder / "runs/writer").string(), "--prompt-file",
+                                                      (folder / "prompt.txt").string(), "--max-tokens", "0"});
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        return outcome.out;
+    };
+    const std::string prompt("ab\0cd", 5);
+    EXPECT_EQ(continued(prompt).substr(0, prompt.size()), prompt);
+}
+
 }  // namespace
 }  // namespace tessera
