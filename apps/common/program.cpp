@@ -64,7 +64,7 @@ void set_up_program(CLI::App& app, const std::string& name, std::vector<Complete
                    std::printf("%s", completion_script(app, keys, shell).c_str());
                    throw CLI::Success();
                },
-               "print completions: source <(" + name + " --completion bash)")
+               "for bash, zsh or fish: source <(" + name + " ...)")
             ->check(CLI::IsMember(kShells));
 }
 

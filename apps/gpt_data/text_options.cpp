@@ -7,19 +7,15 @@
 namespace tessera::apps {
 
 void TextOptions::add_to(CLI::App& command) {
-    command.add_option("files", source.paths,
-                       "Text, or JSON lines (.jsonl, .ndjson, .json); gzip and zstd are unpacked")
+    command.add_option("files", source.paths, "text, .jsonl, .ndjson or .json, each also packed (.gz, .zst)")
             ->required();
-    command.add_option("--format", format, "text, jsonl, or by_name: by the file's extension")
+    command.add_option("--format", format, "text, jsonl or by_name")
             ->check(CLI::IsMember({"by_name", "text", "jsonl"}))
             ->capture_default_str();
-    command.add_option("--separator", separator,
-                       "Between documents of plain text (\\n \\t \\xHH ...); '': each file is one")
-            ->capture_default_str();
-    command.add_option("--text-key", source.text_key, "JSON lines: the key of the document's text")
-            ->capture_default_str();
-    command.add_flag("--strict", strict, "Refuse invalid UTF-8 instead of replacing it by U+FFFD");
-    command.add_flag("--skip-malformed", skip_malformed, "Count and skip malformed JSON lines instead of stopping");
+    command.add_option("--separator", separator, "between documents of a plain text")->capture_default_str();
+    command.add_option("--text-key", source.text_key, "key of the text in a JSON line")->capture_default_str();
+    command.add_flag("--strict", strict, "refuse invalid UTF-8, do not replace it");
+    command.add_flag("--skip-malformed", skip_malformed, "skip malformed JSON lines");
 }
 
 data::TextSourceArgs TextOptions::resolved() const {

@@ -79,19 +79,18 @@ void add_tokenize_command(CLI::App& app) {
     data::TokenizeArgs& args = options->tokenize;
     args.num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     options->text.add_to(*command);
-    command->add_option("-t,--tokenizer", args.tokenizer_path, "The SentencePiece model")->required();
-    command->add_option("-o,--output", args.output_prefix, "Prefix of the shards")->required();
-    command->add_option("--validation", args.validation_fraction, "Share of the documents to hold out")
+    command->add_option("-t,--tokenizer", args.tokenizer_path, "the SentencePiece model")->required();
+    command->add_option("-o,--output", args.output_prefix, "prefix of the shards")->required();
+    command->add_option("--validation", args.validation_fraction, "share of the documents to hold out")
             ->capture_default_str();
-    command->add_option("--validation-text", args.validation_text_path, "Write the held-out documents as text, too");
-    command->add_option("--seed", args.seed, "Seed of the choice of held-out documents")->capture_default_str();
-    command->add_option("--max-tokens-per-shard", args.max_tokens_per_shard,
-                        "Start another shard beyond so many tokens")
+    command->add_option("--validation-text", args.validation_text_path, "write the held-out documents as text, too");
+    command->add_option("--seed", args.seed, "of the choice of held-out documents")->capture_default_str();
+    command->add_option("--max-tokens-per-shard", args.max_tokens_per_shard, "most tokens of a shard")
             ->capture_default_str();
-    command->add_option("--threads", args.num_threads, "Threads; the shards do not depend on it")
+    command->add_option("--threads", args.num_threads, "the shards do not depend on it")
             ->check(CLI::PositiveNumber)
             ->capture_default_str();
-    command->add_flag("--overwrite", options->overwrite, "Replace shards of the same prefix");
+    command->add_flag("--overwrite", options->overwrite, "replace shards of the same prefix");
     command->footer(kExamples);
     command->callback([options] { tokenize(*options); });
 }

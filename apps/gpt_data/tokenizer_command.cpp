@@ -56,17 +56,15 @@ void add_tokenizer_command(CLI::App& app) {
     const auto options = std::make_shared<Options>();
     options->train.num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     options->text.add_to(*command);
-    command->add_option("-o,--output", options->train.output_path, "The model file to write")->required();
-    command->add_option("--vocab-size", options->train.vocab_size, "Number of pieces")->capture_default_str();
+    command->add_option("-o,--output", options->train.output_path, "the model file to write")->required();
+    command->add_option("--vocab-size", options->train.vocab_size, "number of pieces")->capture_default_str();
     command->add_option("--model", options->model, "bpe or unigram")
             ->check(CLI::IsMember({"bpe", "unigram"}))
             ->capture_default_str();
-    command->add_flag("--soft-limit", options->soft_limit,
-                      "Make a smaller vocabulary if the text is too short for --vocab-size");
-    command->add_option("--sample-bytes", options->train.sample_bytes,
-                        "Bytes of text to learn from, spread evenly over the corpus")
+    command->add_flag("--soft-limit", options->soft_limit, "fewer pieces if the text is too short");
+    command->add_option("--sample-bytes", options->train.sample_bytes, "text to learn from, spread evenly")
             ->capture_default_str();
-    command->add_option("--threads", options->train.num_threads, "Threads for training (unigram uses them best)")
+    command->add_option("--threads", options->train.num_threads, "unigram uses them best")
             ->check(CLI::PositiveNumber)
             ->capture_default_str();
     command->footer(kExamples);

@@ -17,7 +17,7 @@ Examples:
   gpt_data verify 'data/*.h5' --tokenizer t.model
   gpt_data verify others.h5 --tokens-name ids
 
-Reads every shard whole and prints each fault with its document and offset. Exit code 2 if there is any.)";
+Prints each fault with its document and offset; exit code 2 if there is any.)";
 
 struct Options {
     std::vector<std::string> patterns;

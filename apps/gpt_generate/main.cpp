@@ -112,10 +112,8 @@ int run(int argc, char** argv) {
     app.footer(
             "Examples:\n"
             "  gpt_generate runs/quickstart --prompt 'Water'\n"
-            "  gpt_generate runs/quickstart/checkpoints/step_00001000 --temperature 0 --prompt 'The'\n"
-            "  echo 'Once' | gpt_generate runs/quickstart --prompt-file - --top-k 40 --top-p 0.9 --seed 7\n"
-            "Filters apply in the order temperature, top-k, top-p.\n"
-            "Prompt and output share the model's context.");
+            "  gpt_generate runs/quickstart --prompt-file start.txt --top-p 0.9\n"
+            "Filters apply in the order temperature, top-k, top-p.");
     Options options;
     app.add_option("SOURCE", options.source, "a run's folder, a checkpoints folder or one checkpoint")->required();
     app.add_option("--prompt", options.prompt, "the text to continue (empty: a new document)");
@@ -133,7 +131,7 @@ int run(int argc, char** argv) {
             ->capture_default_str();
     app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
     app.add_flag("--ignore-end", options.ignore_end, "go on after the end of a document");
-    app.add_flag("--no-cache", options.no_cache, "compute keys and values anew for each token (slow; to compare)");
+    app.add_flag("--no-cache", options.no_cache, "no cache of keys and values (slow; to compare)");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
