@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/hdf5_handle.h"
+#include "data/hdf5_header_check.h"
 #include "data/shard.h"
 #include "data/shard_layout.h"
 
@@ -22,6 +23,9 @@ constexpr std::int64_t kHashedTokens = 4096;
 ShardReader ShardReader::open(const std::string& path, const ShardNames& names,
                               std::shared_ptr<OpenDatasets> open_datasets) try {
     check_shard_file(path);
+    if (const std::string fault = hdf5_header_fault(path); !fault.empty()) {
+        core::raise<core::DataError>("is damaged: {} in the header of its root group", fault);
+    }
     ShardReader shard;
     shard.path_ = path;
     const Hdf5Lock lock;
