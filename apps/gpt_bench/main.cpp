@@ -4,6 +4,7 @@
 
 #include "common/config_keys.h"
 #include "common/program.h"
+#include "common/whole_number.h"
 #include "core/error.h"
 #include "gpt_bench/generate.h"
 #include "gpt_bench/step.h"
@@ -18,10 +19,10 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
     command->add_option("CONFIG", options.config, "the run's TOML file; no data is needed")->required();
     command->add_option("--" + unit, options.steps, "measured " + unit)
             ->capture_default_str()
-            ->check(CLI::PositiveNumber);
+            ->check(apps::whole_number<std::int64_t>(1));
     command->add_option("--warmup", options.warmup, unit + " before")
             ->capture_default_str()
-            ->check(CLI::NonNegativeNumber);
+            ->check(apps::whole_number<std::int64_t>(0));
     command->add_flag("--csv", options.csv, "one line of figures for scripts");
     command->allow_extras();
     return command;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "common/whole_number.h"
 #include "core/error.h"
 #include "data/dataset.h"
 #include "data/shard.h"
@@ -106,7 +107,9 @@ void add_inspect_command(CLI::App& app) {
     const auto options = std::make_shared<Options>();
     command->add_option("files", options->files, "Shards")->required();
     command->add_option("-t,--tokenizer", options->tokenizer_path, "Show the first documents decoded by this model");
-    command->add_option("--documents", options->documents, "How many documents to show")->capture_default_str();
+    command->add_option("--documents", options->documents, "How many documents to show")
+            ->capture_default_str()
+            ->check(whole_number<std::int64_t>(0));
     command->add_option("--tokens-name", options->names.tokens,
                         "Dataset of the tokens (default: tokens, or else input_ids)");
     command->add_option("--offsets-name", options->names.document_offsets, "Dataset of the document offsets")

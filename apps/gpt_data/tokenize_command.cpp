@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "commands.h"
+#include "common/whole_number.h"
 #include "core/clock.h"
 #include "data/tokenize_corpus.h"
 #include "progress_bar.h"
@@ -84,11 +85,14 @@ void add_tokenize_command(CLI::App& app) {
     command->add_option("--validation", args.validation_fraction, "share of the documents to hold out")
             ->capture_default_str();
     command->add_option("--validation-text", args.validation_text_path, "write the held-out documents as text, too");
-    command->add_option("--seed", args.seed, "of the choice of held-out documents")->capture_default_str();
+    command->add_option("--seed", args.seed, "of the choice of held-out documents")
+            ->capture_default_str()
+            ->check(whole_number<std::uint64_t>(0));
     command->add_option("--max-tokens-per-shard", args.max_tokens_per_shard, "most tokens of a shard")
-            ->capture_default_str();
+            ->capture_default_str()
+            ->check(whole_number<std::int64_t>(1));
     command->add_option("--threads", args.num_threads, "the shards do not depend on it")
-            ->check(CLI::PositiveNumber)
+            ->check(whole_number<int>(1))
             ->capture_default_str();
     command->add_flag("--overwrite", options->overwrite, "replace shards of the same prefix");
     command->footer(kExamples);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "commands.h"
+#include "common/whole_number.h"
 #include "core/clock.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_training.h"
@@ -57,15 +58,18 @@ void add_tokenizer_command(CLI::App& app) {
     options->train.num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     options->text.add_to(*command);
     command->add_option("-o,--output", options->train.output_path, "the model file to write")->required();
-    command->add_option("--vocab-size", options->train.vocab_size, "number of pieces")->capture_default_str();
+    command->add_option("--vocab-size", options->train.vocab_size, "number of pieces")
+            ->capture_default_str()
+            ->check(whole_number<std::int64_t>(1));
     command->add_option("--model", options->model, "bpe or unigram")
             ->check(CLI::IsMember({"bpe", "unigram"}))
             ->capture_default_str();
     command->add_flag("--soft-limit", options->soft_limit, "fewer pieces if the text is too short");
     command->add_option("--sample-bytes", options->train.sample_bytes, "text to learn from, spread evenly")
-            ->capture_default_str();
+            ->capture_default_str()
+            ->check(whole_number<std::int64_t>(1));
     command->add_option("--threads", options->train.num_threads, "unigram uses them best")
-            ->check(CLI::PositiveNumber)
+            ->check(whole_number<int>(1))
             ->capture_default_str();
     command->footer(kExamples);
     command->callback([options] { train(*options); });

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "common/program.h"
+#include "common/whole_number.h"
 #include "core/log.h"
 #include "data/tokenizer.h"
 #include "train/checkpoint.h"
@@ -121,15 +122,19 @@ int run(int argc, char** argv) {
     app.add_option("--tokenizer", options.tokenizer, "SentencePiece model (default: the run's own)");
     app.add_option("--max-tokens", options.max_tokens, "most new tokens")
             ->capture_default_str()
-            ->check(CLI::NonNegativeNumber);
+            ->check(apps::whole_number<std::int64_t>(0));
     app.add_option("--samples", options.samples, "how many texts, seeds counting up")
             ->capture_default_str()
-            ->check(CLI::PositiveNumber);
+            ->check(apps::whole_number<std::int64_t>(1));
     app.add_option("--temperature", options.sampling.temperature, "0 = greedy")->capture_default_str();
-    app.add_option("--top-k", options.sampling.top_k, "draw from the k most probable, 0 = all")->capture_default_str();
+    app.add_option("--top-k", options.sampling.top_k, "draw from the k most probable, 0 = all")
+            ->capture_default_str()
+            ->check(apps::whole_number<std::int64_t>(0));
     app.add_option("--top-p", options.sampling.top_p, "draw from the smallest set of this probability")
             ->capture_default_str();
-    app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
+    app.add_option("--seed", options.sampling.seed, "of the draws")
+            ->capture_default_str()
+            ->check(apps::whole_number<std::uint64_t>(0));
     app.add_flag("--ignore-end", options.ignore_end, "go on after the end of a document");
     app.add_flag("--no-cache", options.no_cache, "no cache of keys and values (slow; to compare)");
     try {

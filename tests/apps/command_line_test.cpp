@@ -56,6 +56,11 @@ TEST(CommandLine, MistakesAreOneLine) {
     expect_refused(run_program("gpt_generate", {"x", "--max-tokens", "many"}), "gpt_generate",
                    {"--max-tokens", "many"});
     expect_refused(run_program("gpt_generate", {"x", "--samples", "0"}), "gpt_generate", {"--samples"});
+    expect_refused(run_program("gpt_generate", {"x", "--seed", "-1"}), "gpt_generate", {"--seed", "'-1'"});
+    expect_refused(run_program("gpt_generate", {"x", "--seed", "18446744073709551616"}), "gpt_generate",
+                   {"--seed", "18446744073709551615"});
+    expect_refused(run_program("gpt_bench", {"step", "x", "--steps", "1.5"}), "gpt_bench", {"--steps", "'1.5'"});
+    expect_refused(run_program("gpt_data", {"inspect", "x", "--documents", "-3"}), "gpt_data", {"--documents"});
     expect_refused(run_program("gpt_bench", {}), "gpt_bench", {"subcommand"});
     expect_refused(run_program("gpt_bench", {"step", "/no/such.toml"}), "gpt_bench", {"/no/such.toml"});
     expect_refused(run_program("gpt_bench", {"step"}), "gpt_bench", {"CONFIG"});

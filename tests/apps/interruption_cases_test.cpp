@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "apps/case_support.h"
-#include "core/philox.h"
 #include "data/data_support.h"
 #include "train/checkpoint_files.h"
 #include "train/file_size_limit.h"
@@ -55,47 +54,6 @@ protected:
         return false;
     }
 };
-
-TEST_F(InterruptionCases, TwentyKillsInTwoHundredSteps_CK_01) {
-    const std::string saves = "[checkpoint]\ninterval = 1\nkeep = 2\n";
-    const std::string length = "--run.train_steps=200";
-    train_well(run_of("unkilled", saves), {length});
-    const fs::path path = run_of("killed", saves);
-    int kills = 0;
-    for (std::uint32_t attempt = 0; attempt < 20; ++attempt) {
-        const std::int64_t saved = latest_step("killed");
-        const fs::path log = folder / ("killed_" + std::to_string(attempt) + ".log");
-        const int process = support::start_program("gpt_train", {path.string(), length}, log);
-        const auto random = core::philox4x32_10({attempt, 1, 0, 0}, {2, 3});
-        // Up to eight saves, and then any moment of a step or of the next save.
-        support::wait_for_text(process, log, "info: saved ", random[0] % 8);
-        std::this_thread::sleep_for(std::chrono::microseconds(random[1] % 12000));
-        kill(process, SIGKILL);
-        const int code = support::wait_for(process);
-        ASSERT_TRUE(code == 128 + SIGKILL || code == 0) << code << read_file(log);
-        kills += code == 0 ? 0 : 1;
-        const std::string text = read_file(log);
-        EXPECT_EQ(support::count_of(text, ": error: ") + support::count_of(text, "warning: "), 0U) << text;
-        // It goes on after the last save that was completed, or after one that was completed unsaid.
-        const std::size_t resumed = text.find("resumed after step ");
-        if (resumed != std::string::npos) {
-            EXPECT_EQ(std::stoll(text.substr(resumed + 19)), saved) << text;
-        }
-        const std::size_t last_saved = text.rfind("info: saved ");
-        if (last_saved != std::string::npos) {
-            const std::int64_t step = std::stoll(text.substr(text.find("step_", last_saved) + 5));
-            EXPECT_GE(latest_step("killed"), step) << text;
-        }
-    }
-    // On a disk so fast that 200 saves take a fraction of a second, the last attempts find nothing left to do.
-    EXPECT_GE(kills, 8);
-    train_well(path, {length});
-    expect_same_run("unkilled", "killed", 200);
-    // The newest two, `latest`, and the one that the last start began from.
-    const auto names = names_in(run_directory("killed") / "checkpoints");
-    EXPECT_LE(names.size(), 4U);
-    for (const std::string& name : names) EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
-}
 
 /// A file system of its own in memory.
 class SmallDisk {

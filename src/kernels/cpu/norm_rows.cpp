@@ -18,12 +18,24 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::cpu {
 namespace HWY_NAMESPACE {
 
-/// f(i) summed over the row in a fixed order.
+/// f(i) summed over the row in a fixed order: four sums at a time, since one alone waits for its own additions.
 template <typename Term>
 HWY_INLINE float sum_row(std::int64_t hidden, const Term& term) {
-    auto total = hn::Zero(FloatTag());
-    for_lanes(hidden, [&](std::int64_t i, std::int64_t n) { total = hn::Add(total, term(i, n)); });
-    return sum_lanes(total);
+    const std::int64_t step = lanes();
+    auto sum0 = hn::Zero(FloatTag());
+    auto sum1 = sum0;
+    auto sum2 = sum0;
+    auto sum3 = sum0;
+    std::int64_t i = 0;
+    for (; i + 4 * step <= hidden; i += 4 * step) {
+        sum0 = hn::Add(sum0, term(i, step));
+        sum1 = hn::Add(sum1, term(i + step, step));
+        sum2 = hn::Add(sum2, term(i + 2 * step, step));
+        sum3 = hn::Add(sum3, term(i + 3 * step, step));
+    }
+    for (; i + step <= hidden; i += step) sum0 = hn::Add(sum0, term(i, step));
+    if (i < hidden) sum1 = hn::Add(sum1, term(i, hidden - i));
+    return sum_lanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
 }
 
 /// Zeroes the lanes from n on.
@@ -38,39 +50,48 @@ HWY_INLINE void prefetch_row(const T* row, std::int64_t hidden) {
     for (std::int64_t i = 0; i < hidden; i += kLine) hwy::Prefetch(row + i);
 }
 
+/// The row that the norm reads, as f32 into `row`, and the sum of its elements: x itself, or the new residual, which is
+/// written too.
+template <typename T>
+HWY_INLINE float gather_row(const NormRowsForward& a, std::int64_t token, float* HWY_RESTRICT row,
+                            float* HWY_RESTRICT mask) {
+    const T* x = static_cast<const T*>(a.x) + token * a.hidden;
+    if (!a.residual) {
+        return sum_row(a.hidden, [&](std::int64_t i, std::int64_t n) {
+            const auto v = load_at(x + i, n);
+            store_at(v, row + i, n);
+            return v;
+        });
+    }
+    const T* residual = static_cast<const T*>(a.residual) + token * a.hidden;
+    T* out = static_cast<T*>(a.residual_out) + token * a.hidden;
+    const T* bias = static_cast<const T*>(a.bias);
+    const bool drops = a.dropout.probability > 0;
+    if (drops) {
+        prefetch_row(x, a.hidden);
+        prefetch_row(residual, a.hidden);
+        dropout_mask(dropout_row(a.dropout, a.sample[token], a.offset[token]), a.dropout.feature_begin, a.hidden, mask);
+    }
+    return sum_row(a.hidden, [&](std::int64_t i, std::int64_t n) {
+        auto v = load_at(x + i, n);
+        if (bias) v = hn::Add(v, load_at(bias + i, n));
+        if (drops) v = hn::Mul(v, load_at(mask + i, n));
+        v = first_lanes(hn::Add(v, load_at(residual + i, n)), n);
+        store_at(v, out + i, n);
+        // The norm reads what backward will read.
+        if constexpr (!std::is_same_v<T, float>) v = load_at(out + i, n);
+        store_at(v, row + i, n);
+        return v;
+    });
+}
+
 template <typename T>
 void forward_row(const NormRowsForward& a, std::int64_t token, float* HWY_RESTRICT row, float* HWY_RESTRICT mask) {
     const FloatTag d;
-    const T* x = static_cast<const T*>(a.x) + token * a.hidden;
-    if (a.residual) {
-        const T* residual = static_cast<const T*>(a.residual) + token * a.hidden;
-        T* out = static_cast<T*>(a.residual_out) + token * a.hidden;
-        const T* bias = static_cast<const T*>(a.bias);
-        const bool drops = a.dropout.probability > 0;
-        if (drops) {
-            prefetch_row(x, a.hidden);
-            prefetch_row(residual, a.hidden);
-            dropout_mask(dropout_row(a.dropout, a.sample[token], a.offset[token]), a.dropout.feature_begin, a.hidden,
-                         mask);
-        }
-        for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) {
-            auto v = load_at(x + i, n);
-            if (bias) v = hn::Add(v, load_at(bias + i, n));
-            if (drops) v = hn::Mul(v, load_at(mask + i, n));
-            v = hn::Add(v, load_at(residual + i, n));
-            store_at(v, out + i, n);
-            // The norm reads what backward will read.
-            store_at(std::is_same_v<T, float> ? v : load_at(out + i, n), row + i, n);
-        });
-    } else {
-        for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) { store_at(load_at(x + i, n), row + i, n); });
-    }
+    const float sum = gather_row<T>(a, token, row, mask);
     if (!a.gamma) return;
     const auto count = static_cast<float>(a.hidden);
-    float mean = 0;
-    if (a.kind == NormKind::layer) {
-        mean = sum_row(a.hidden, [&](std::int64_t i, std::int64_t n) { return load_at(row + i, n); }) / count;
-    }
+    const float mean = a.kind == NormKind::layer ? sum / count : 0.0F;
     const auto mean_v = hn::Set(d, mean);
     const float squares = sum_row(a.hidden, [&](std::int64_t i, std::int64_t n) {
         const auto centred = first_lanes(hn::Sub(load_at(row + i, n), mean_v), n);
@@ -97,10 +118,15 @@ struct BlockSums {
     float* dbias;
 };
 
-/// dresidual of one row into `row`.
-template <typename T>
-HWY_INLINE void norm_gradient_row(const NormRowsBackward& a, std::int64_t token, float* HWY_RESTRICT row,
-                                  const BlockSums& sums) {
+/// Adds `value` to an f32 sum in memory.
+HWY_INLINE void add_to(float* sum, std::int64_t n, FloatVec value) {
+    store_at(hn::Add(load_at(sum, n), value), sum, n);
+}
+
+/// dresidual of one row, eight or so elements a call: emit(i, n, values).
+template <typename T, typename Emit>
+HWY_INLINE void norm_gradient_row(const NormRowsBackward& a, std::int64_t token, const BlockSums& sums,
+                                  const Emit& emit) {
     const FloatTag d;
     const std::int64_t first = token * a.hidden;
     const T* x = static_cast<const T*>(a.x) + first;
@@ -110,51 +136,48 @@ HWY_INLINE void norm_gradient_row(const NormRowsBackward& a, std::int64_t token,
     const auto mean = hn::Set(d, a.kind == NormKind::layer ? a.mean[token] : 0.0F);
     const auto rstd = hn::Set(d, a.rstd[token]);
     auto sum_g = hn::Zero(d);
-    auto sum_gx = hn::Zero(d);
-    for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) {
+    const float sum_gx = sum_row(a.hidden, [&](std::int64_t i, std::int64_t n) {
         const auto normed = hn::Mul(hn::Sub(load_at(x + i, n), mean), rstd);
         const auto gradient = load_at(dy + i, n);
         const auto g = hn::Mul(gradient, load_at(gamma + i, n));
         sum_g = hn::Add(sum_g, g);
-        sum_gx = hn::MulAdd(g, normed, sum_gx);
         store_at(hn::MulAdd(gradient, normed, load_at(sums.dgamma + i, n)), sums.dgamma + i, n);
-        if (sums.dbeta) store_at(hn::Add(load_at(sums.dbeta + i, n), gradient), sums.dbeta + i, n);
+        if (sums.dbeta) add_to(sums.dbeta + i, n, gradient);
+        return hn::Mul(g, normed);
     });
     const auto count = static_cast<float>(a.hidden);
     const auto mean_g = hn::Set(d, a.kind == NormKind::layer ? sum_lanes(sum_g) / count : 0.0F);
-    const auto mean_gx = hn::Set(d, sum_lanes(sum_gx) / count);
+    const auto mean_gx = hn::Set(d, sum_gx / count);
     for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) {
         const auto normed = hn::Mul(hn::Sub(load_at(x + i, n), mean), rstd);
         const auto g = hn::Mul(load_at(dy + i, n), load_at(gamma + i, n));
         auto v = hn::Mul(hn::Sub(hn::Sub(g, mean_g), hn::Mul(normed, mean_gx)), rstd);
         if (path) v = hn::Add(v, load_at(path + i, n));
-        store_at(v, row + i, n);
+        emit(i, n, v);
     });
 }
 
 template <typename T>
-void backward_row(const NormRowsBackward& a, std::int64_t token, float* HWY_RESTRICT row, float* HWY_RESTRICT mask,
-                  const BlockSums& sums) {
+void backward_row(const NormRowsBackward& a, std::int64_t token, float* HWY_RESTRICT mask, const BlockSums& sums) {
     const std::int64_t first = token * a.hidden;
-    if (a.gamma) {
-        norm_gradient_row<T>(a, token, row, sums);
-    } else {
-        const T* path = static_cast<const T*>(a.dresidual_out) + first;
-        for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) { store_at(load_at(path + i, n), row + i, n); });
-    }
     T* dresidual = static_cast<T*>(a.dresidual) + first;
-    T* dx = a.dx ? static_cast<T*>(a.dx) + first : nullptr;
+    T* dx = a.dx && a.dx != a.dresidual ? static_cast<T*>(a.dx) + first : nullptr;
     const bool drops = a.dropout.probability > 0;
     if (drops) {
         dropout_mask(dropout_row(a.dropout, a.sample[token], a.offset[token]), a.dropout.feature_begin, a.hidden, mask);
     }
-    for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) {
-        const auto v = load_at(row + i, n);
+    const auto emit = [&](std::int64_t i, std::int64_t n, FloatVec v) {
         store_at(v, dresidual + i, n);
         const auto through = drops ? hn::Mul(v, load_at(mask + i, n)) : v;
-        if (dx && dx != dresidual) store_at(through, dx + i, n);
-        if (sums.dbias) store_at(hn::Add(load_at(sums.dbias + i, n), through), sums.dbias + i, n);
-    });
+        if (dx) store_at(through, dx + i, n);
+        if (sums.dbias) add_to(sums.dbias + i, n, through);
+    };
+    if (a.gamma) {
+        norm_gradient_row<T>(a, token, sums, emit);
+    } else {
+        const T* path = static_cast<const T*>(a.dresidual_out) + first;
+        for_lanes(a.hidden, [&](std::int64_t i, std::int64_t n) { emit(i, n, load_at(path + i, n)); });
+    }
 }
 
 void forward_all(const NormRowsForward& a) {
@@ -171,7 +194,6 @@ void backward_all(const NormRowsBackward& a) {
     with_storage(a.dtype, [&]<typename T>() {
         const std::int64_t blocks = (a.tokens + kNormRowBlock - 1) / kNormRowBlock;
         parallel_for(blocks, kNormRowBlock * 6 * a.hidden, [&](std::int64_t begin, std::int64_t end) {
-            std::vector<float> row(static_cast<std::size_t>(a.hidden));
             std::vector<float> mask(static_cast<std::size_t>(dropout_room(a.hidden)));
             for (std::int64_t block = begin; block < end; ++block) {
                 auto cleared = [&](float* all) {
@@ -181,7 +203,7 @@ void backward_all(const NormRowsBackward& a) {
                 const BlockSums sums{cleared(a.dgamma_blocks), cleared(a.dbeta_blocks), cleared(a.dbias_blocks)};
                 const std::int64_t last = std::min((block + 1) * kNormRowBlock, a.tokens);
                 for (std::int64_t token = block * kNormRowBlock; token < last; ++token) {
-                    backward_row<T>(a, token, row.data(), mask.data(), sums);
+                    backward_row<T>(a, token, mask.data(), sums);
                 }
             }
         });

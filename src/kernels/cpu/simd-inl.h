@@ -77,6 +77,7 @@ HWY_INLINE void store(FloatVec v, core::f16* p) {
 /// The first n (< lanes) elements, zeros after them.
 template <typename T>
 HWY_INLINE FloatVec load_n(const T* p, std::int64_t n) {
+    if (n >= lanes()) __builtin_unreachable();
     HWY_ALIGN float wide[HWY_MAX_BYTES / 4] = {};
     for (std::int64_t i = 0; i < n; ++i) wide[i] = core::to_f32(p[i]);
     return hn::Load(FloatTag(), wide);
