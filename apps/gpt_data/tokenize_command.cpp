@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "common/whole_number.h"
 #include "core/clock.h"
+#include "core/signal_watcher.h"
 #include "data/tokenize_corpus.h"
 #include "progress_bar.h"
 #include "text_options.h"
@@ -26,14 +27,6 @@ struct Options {
     data::TokenizeArgs tokenize;
 };
 
-// A signal handler can reach nothing but a global.
-std::atomic<bool> stop_requested = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void request_stop(int) {
-    stop_requested.store(true);
-}
-
 void print_part(const char* name, const data::CorpusPart& part) {
     if (part.documents == 0) return;
     fmt::print("{:<20} {} documents, {} tokens, {} text bytes, {} shards ({}{})\n", name, part.documents, part.tokens,
@@ -45,9 +38,9 @@ void tokenize(const Options& options) {
     data::TokenizeArgs args = options.tokenize;
     args.source = options.text.resolved();
     args.existing = options.overwrite ? data::ExistingShards::replace : data::ExistingShards::refuse;
-    args.stop = &stop_requested;
-    std::signal(SIGINT, request_stop);
-    std::signal(SIGTERM, request_stop);
+    std::atomic<bool> stop = false;
+    args.stop = &stop;
+    const core::SignalWatcher watcher({SIGTERM, SIGINT}, [&](int) { stop.store(true); });
     ProgressBar bar;
     args.on_progress = [&](const data::TokenizeProgress& progress) {
         const double fraction = static_cast<double>(progress.bytes_read) /

@@ -1,33 +1,37 @@
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 
 #include "common/config_keys.h"
 #include "common/program.h"
 #include "core/log.h"
+#include "core/signal_watcher.h"
 #include "train/training_run.h"
 
 namespace {
 
 using namespace tessera;
 
-// A signal handler can reach nothing but a global.
-train::StopRequest stop_request;
+/// The signals that end a run, and what they do: the first one asks for a save, if there is yet anything to save.
+class StopSignals {
+public:
+    const train::StopRequest& request() const { return request_; }
+    void training_begins() { training_.store(true); }
 
-void on_signal(int signal) {
-    stop_request.request(signal);
-}
-
-void install_signal_handlers() {
-    struct sigaction action {};
-    action.sa_handler = on_signal;
-    sigemptyset(&action.sa_mask);
-    for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+private:
+    void take(int signal) {
         // A second interrupt from the keyboard ends the program at once.
-        action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0;
-        sigaction(signal, &action, nullptr);
+        const bool impatient = signal == SIGINT && interrupted_.exchange(true);
+        if (!training_.load() || impatient) core::die_of_signal(signal);
+        request_.request(signal);
     }
-}
+
+    train::StopRequest request_;
+    std::atomic<bool> training_{false};
+    std::atomic<bool> interrupted_{false};
+    core::SignalWatcher watcher_{{SIGTERM, SIGUSR1, SIGINT}, [this](int signal) { take(signal); }};
+};
 
 int run(int argc, char** argv) {
     CLI::App app("Trains a GPT from a TOML config. Any key can be overridden: --section.key=value.");
@@ -68,13 +72,14 @@ int run(int argc, char** argv) {
     }
     if (config_path.empty())
         core::raise<core::UsageError>("no config given; try gpt_train configs/quickstart.toml, or --help");
+    StopSignals stop;  // Before the run's threads, which inherit what it blocks.
     train::TrainingRun training(train::load_config(config_path, overrides));
     if (dry_run) {
         for (const std::string& line : training.describe()) std::printf("%s\n", line.c_str());
         return 0;
     }
-    install_signal_handlers();
-    const train::RunSummary summary = training.run(stop_request);
+    stop.training_begins();
+    const train::RunSummary summary = training.run(stop.request());
     std::fputs(train::summary_text(summary).c_str(), stdout);
     if (profile) std::fputs(train::profile_text(summary).c_str(), stdout);
     return static_cast<int>(summary.exit_code);
