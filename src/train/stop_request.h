@@ -3,7 +3,8 @@
 
 namespace tessera::train {
 
-/// Set by another thread when a signal came (SIGTERM, SIGUSR1, SIGINT): finish the step, save, exit with ExitCode::stopped_after_save.
+/// Set by another thread when a signal came (SIGTERM, SIGUSR1, SIGINT): finish the step, save, exit with
+/// ExitCode::stopped_after_save.
 class StopRequest {
 public:
     void request(int signal) { signal_.store(signal, std::memory_order_relaxed); }
