@@ -1,7 +1,10 @@
 #include "common/program.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "common/completion.h"
@@ -35,6 +38,16 @@ int run_program(const std::string& name, const std::function<int()>& body) {
         std::fprintf(stderr, "%s: error: %s\n", name.c_str(), error.what());
     }
     return static_cast<int>(core::ExitCode::run_failure);
+}
+
+void die_of_signal(int signal) {
+    ::signal(signal, SIG_DFL);
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, signal);
+    pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+    ::raise(signal);
+    ::_exit(128 + signal);
 }
 
 int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {

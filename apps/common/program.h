@@ -16,6 +16,9 @@ namespace tessera::apps {
 /// `name` begins the line.
 int run_program(const std::string& name, const std::function<int()>& body);
 
+/// Ends the process as the signal's default action does, from whichever thread.
+[[noreturn]] void die_of_signal(int signal);
+
 /// What to do when CLI11 ends the parsing: --help and --version are printed to stdout and give 0; a mistake is thrown
 /// on as a UsageError of one line.
 int end_of_parsing(const CLI::App& app, const CLI::ParseError& end);

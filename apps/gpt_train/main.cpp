@@ -23,7 +23,7 @@ private:
     void take(int signal) {
         // A second interrupt from the keyboard ends the program at once.
         const bool impatient = signal == SIGINT && interrupted_.exchange(true);
-        if (!training_.load() || impatient) core::die_of_signal(signal);
+        if (!training_.load() || impatient) apps::die_of_signal(signal);
         request_.request(signal);
     }
 

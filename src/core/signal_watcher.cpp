@@ -40,14 +40,4 @@ void SignalWatcher::watch() {
     }
 }
 
-void die_of_signal(int signal) {
-    ::signal(signal, SIG_DFL);
-    sigset_t only;
-    sigemptyset(&only);
-    sigaddset(&only, signal);
-    pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
-    ::raise(signal);
-    ::_exit(128 + signal);
-}
-
 }  // namespace tessera::core

@@ -38,7 +38,4 @@ private:
     std::thread thread_;
 };
 
-/// Ends the process as the signal's default action does, from whichever thread.
-[[noreturn]] void die_of_signal(int signal);
-
 }  // namespace tessera::core

@@ -118,9 +118,9 @@ TEST_F(MachineCases, ThreadsAreAsManyAsAskedFor_IN_03) {
         }
         kill(process, SIGTERM);
         EXPECT_EQ(support::wait_for(process), 75) << read_file(log);
-        EXPECT_GE(threads, wanted);
-        // One more reads data.
-        EXPECT_LE(threads, wanted + 1);
+        EXPECT_GE(threads, wanted + 1);
+        // One more reads data and one waits for signals.
+        EXPECT_LE(threads, wanted + 2);
     }
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 
 namespace tessera::core {
 namespace {
@@ -38,18 +37,6 @@ TEST(SignalWatcher, TakesTheSignalFromEveryThread) {
     wait_for_count(handled, 1);
     EXPECT_EQ(seen.load(), SIGUSR2 + SIGHUP);
     ::signal(SIGUSR2, SIG_DFL);
-}
-
-TEST(SignalWatcher, TheDefaultActionEndsTheProcess) {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    EXPECT_EXIT(
-            {
-                const SignalWatcher watcher({SIGTERM}, [](int signal) { die_of_signal(signal); });
-                kill(getpid(), SIGTERM);
-                sleep(20);
-                std::exit(0);
-            },
-            testing::KilledBySignal(SIGTERM), "");
 }
 
 }  // namespace
