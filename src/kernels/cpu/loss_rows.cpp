@@ -18,65 +18,75 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::cpu {
 namespace HWY_NAMESPACE {
 
-/// Columns that are searched for their maximum and then exponentiated while they are in the first cache.
-constexpr std::int64_t kColumnBlock = 2048;
+/// Vectors that are searched for their maximum and then exponentiated while they are in registers: the row is read
+/// once, in order, as the memory likes it best.
+constexpr int kVectors = 8;
+
+/// Σ exp(logit - maximum) over what has been seen, in four sums of lanes, and the maximum.
+struct RunningSum {
+    float maximum;
+    FloatVec total[4];
+
+    /// Nothing but -inf so far: any finite shift gives exponentials of 0.
+    float shift() const { return std::isinf(maximum) && maximum < 0 ? 0.0F : maximum; }
+
+    /// Takes what the sum is relative to up to `largest`. It happens some log(columns) times a row.
+    void raise_maximum(float largest) {
+        const auto factor = hn::Set(FloatTag(), std::exp(maximum - largest));
+        for (auto& sum : total) sum = hn::Mul(sum, factor);
+        maximum = largest;
+    }
+};
 
 template <typename T>
-HWY_INLINE float block_maximum(const T* logits, std::int64_t count) {
+HWY_INLINE void add_vectors(RunningSum& running, const T* logits) {
     const FloatTag d;
     const std::int64_t step = lanes();
-    const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-    FloatVec largest[4] = {lowest, lowest, lowest, lowest};
-    std::int64_t i = 0;
-    for (; i + 4 * step <= count; i += 4 * step) {
-        for (int k = 0; k < 4; ++k) largest[k] = hn::Max(largest[k], load(logits + i + k * step));
+    FloatVec v[kVectors];
+    for (int k = 0; k < kVectors; ++k) prefetch_ahead(logits + k * step);
+    for (int k = 0; k < kVectors; ++k) v[k] = load(logits + k * step);
+    const auto largest = hn::Max(hn::Max(hn::Max(v[0], v[1]), hn::Max(v[2], v[3])),
+                                 hn::Max(hn::Max(v[4], v[5]), hn::Max(v[6], v[7])));
+    if (!hn::AllFalse(d, hn::Gt(largest, hn::Set(d, running.maximum)))) {
+        running.raise_maximum(hn::GetLane(hn::MaxOfLanes(d, largest)));
     }
-    for_lanes(count - i, [&](std::int64_t k, std::int64_t n) {
-        const auto v = load_at(logits + i + k, n);
-        largest[0] = hn::Max(largest[0],
-                             n == step ? v : hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n)), v, lowest));
-    });
-    return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]))));
+    const auto scale = hn::Set(d, kLog2E);
+    const auto shift = hn::Set(d, running.shift() * kLog2E);
+    for (int k = 0; k < kVectors; ++k) {
+        running.total[k % 4] = hn::Add(running.total[k % 4], exp2(hn::MulSub(v[k], scale, shift)));
+    }
 }
 
-/// Σ exp(logit - maximum)
+/// The last, shorter piece of a row.
 template <typename T>
-HWY_INLINE float block_sum_exp(const T* logits, std::int64_t count, float maximum) {
+HWY_INLINE void add_rest(RunningSum& running, const T* logits, std::int64_t count) {
     const FloatTag d;
     const std::int64_t step = lanes();
-    const auto scale = hn::Set(d, kLog2E);
-    const auto shift = hn::Set(d, maximum * kLog2E);
-    FloatVec total[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    std::int64_t i = 0;
-    for (; i + 4 * step <= count; i += 4 * step) {
-        // The next block comes from memory while this one is computed.
-        for (int k = 0; k < 4; ++k) hwy::Prefetch(logits + i + k * step + kColumnBlock);
-        for (int k = 0; k < 4; ++k) {
-            total[k] = hn::Add(total[k], exp2(hn::MulSub(load(logits + i + k * step), scale, shift)));
+    for_lanes(count, [&](std::int64_t i, std::int64_t n) {
+        const auto outside = hn::Set(d, -std::numeric_limits<float>::infinity());
+        const auto v =
+                n == step ? load(logits + i)
+                          : hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n)), load_n(logits + i, n), outside);
+        if (!hn::AllFalse(d, hn::Gt(v, hn::Set(d, running.maximum)))) {
+            running.raise_maximum(hn::GetLane(hn::MaxOfLanes(d, v)));
         }
-    }
-    for_lanes(count - i, [&](std::int64_t k, std::int64_t n) {
-        const auto e = exp2(hn::MulSub(load_at(logits + i + k, n), scale, shift));
-        total[0] = hn::Add(total[0], n == step ? e : hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(n)), e));
+        const auto shift = hn::Set(d, running.shift() * kLog2E);
+        running.total[0] = hn::Add(running.total[0], exp2(hn::MulSub(v, hn::Set(d, kLog2E), shift)));
     });
-    return sum_lanes(hn::Add(hn::Add(total[0], total[1]), hn::Add(total[2], total[3])));
 }
 
 template <typename T>
 void statistics_row(const LossRows& a, std::int64_t token) {
     const T* logits = static_cast<const T*>(a.logits) + token * a.columns;
-    float maximum = -std::numeric_limits<float>::infinity();
-    float sum = 0;
-    for (std::int64_t begin = 0; begin < a.num_valid; begin += kColumnBlock) {
-        const std::int64_t count = std::min(kColumnBlock, a.num_valid - begin);
-        const float largest = std::max(maximum, block_maximum(logits + begin, count));
-        if (sum != 0) sum *= std::exp(maximum - largest);
-        maximum = largest;
-        // Nothing but -inf so far: any finite shift gives exponentials of 0.
-        sum += block_sum_exp(logits + begin, count, std::isinf(maximum) && maximum < 0 ? 0.0F : maximum);
-    }
-    a.maximum[token] = maximum;
-    a.sum_exp[token] = sum;
+    const auto zero = hn::Zero(FloatTag());
+    RunningSum running{-std::numeric_limits<float>::infinity(), {zero, zero, zero, zero}};
+    const std::int64_t block = kVectors * lanes();
+    std::int64_t i = 0;
+    for (; i + block <= a.num_valid; i += block) add_vectors(running, logits + i);
+    add_rest(running, logits + i, a.num_valid - i);
+    a.maximum[token] = running.maximum;
+    a.sum_exp[token] = sum_lanes(
+            hn::Add(hn::Add(running.total[0], running.total[1]), hn::Add(running.total[2], running.total[3])));
     const std::int64_t local = a.targets[token] - a.vocab_begin;
     a.target_logit[token] =
             a.targets[token] >= 0 && local >= 0 && local < a.num_valid ? core::to_f32(logits[local]) : 0.0F;
@@ -98,9 +108,20 @@ void finish_row(const LossRows& a, std::int64_t token) {
     const auto scale = hn::Set(d, kLog2E);
     const auto shift = hn::Set(d, a.maximum[token] * kLog2E);
     const auto factor = hn::Set(d, a.grad_scale / a.sum_exp[token]);
-    for_lanes(a.num_valid, [&](std::int64_t i, std::int64_t n) {
-        const auto e = exp2(hn::MulSub(load_at(logits + i, n), scale, shift));
-        store_at(hn::Mul(e, factor), logits + i, n);
+    const auto gradient = [&](FloatVec logit)
+                                  HWY_ATTR { return hn::Mul(exp2(hn::MulSub(logit, scale, shift)), factor); };
+    const std::int64_t step = lanes();
+    std::int64_t i = 0;
+    for (; i + kVectors * step <= a.num_valid; i += kVectors * step) {
+        for (int k = 0; k < kVectors; ++k) {
+            T* at = logits + i + k * step;
+            prefetch_ahead(at);
+            store(gradient(load(at)), at);
+        }
+    }
+    for_lanes(a.num_valid - i, [&](std::int64_t k, std::int64_t n) {
+        T* at = logits + i + k;
+        store_at(gradient(load_at(at, n)), at, n);
     });
     std::fill_n(logits + a.num_valid, a.columns - a.num_valid, T{});
     const std::int64_t local = target - a.vocab_begin;
