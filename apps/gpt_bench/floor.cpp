@@ -17,15 +17,15 @@ constexpr double kOptimizerBytes = 28;
 /// 64 MiB an array.
 constexpr std::int64_t kBandwidthCount = std::int64_t{1} << 24;
 
-/// Bytes a second of the fastest of a few passes over `arrays` operands.
+/// Bytes a second of the fastest of a few passes, each of which moves `bytes` bytes.
 template <typename Pass>
-double best_rate(double arrays, const Pass& pass) {
+double best_rate(double bytes, const Pass& pass) {
     constexpr int kPasses = 3;
     double best = 0;
     for (int i = 0; i < kPasses; ++i) {
         const double begin = core::now_s();
         pass();
-        best = std::max(best, arrays * sizeof(float) * static_cast<double>(kBandwidthCount) / (core::now_s() - begin));
+        best = std::max(best, bytes / (core::now_s() - begin));
     }
     return best;
 }
@@ -70,17 +70,20 @@ double measure_bandwidth() {
     std::vector<float> y(kBandwidthCount, 1.0F);
     float* const to = y.data();
     const float* const from = x.data();
-    return best_rate(3.0, [&] {
+    return best_rate(3.0 * sizeof(float) * kBandwidthCount, [&] {
 #pragma omp parallel for schedule(static)
         for (std::int64_t i = 0; i < kBandwidthCount; ++i) to[i] = 0.5F * to[i] + from[i];
     });
 }
 
-double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream) {
-    Tensor x = Tensor::zeros(backend.pool(), {kBandwidthCount}, core::DType::f32, core::MemoryCategory::workspace);
-    Tensor partial = Tensor::empty(backend.pool(), {kBandwidthCount / kernels::kNormBlock}, core::DType::f32,
-                                   core::MemoryCategory::workspace);
-    return best_rate(1.0, [&] { kernels::sum_of_squares(backend, stream, x, partial); });
+double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream, double bytes) {
+    constexpr double kMost = double{1 << 30};
+    const auto blocks = std::max<std::int64_t>(
+            1, static_cast<std::int64_t>(std::min(bytes, kMost) / (sizeof(float) * kernels::kNormBlock)));
+    const std::int64_t count = blocks * kernels::kNormBlock;
+    Tensor x = Tensor::zeros(backend.pool(), {count}, core::DType::f32, core::MemoryCategory::workspace);
+    Tensor partial = Tensor::empty(backend.pool(), {blocks}, core::DType::f32, core::MemoryCategory::workspace);
+    return best_rate(static_cast<double>(x.nbytes()), [&] { kernels::sum_of_squares(backend, stream, x, partial); });
 }
 
 FloorBench::FloorBench(const FloorArgs& args)

@@ -65,12 +65,13 @@ private:
     std::vector<double> bandwidths_;
 };
 
-/// Bytes a second of y ← a·y + x over arrays far larger than any cache, each operand read and written once (no line is
+/// Bytes a second of y ← a·y + x over arrays of 64 MiB, each operand read and written once (no line is
 /// read only to be overwritten): the kind of traffic an optimizer has.
 double measure_bandwidth();
 
-/// Bytes a second of the sum of squares of an array far larger than any cache.
-double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream);
+/// Bytes a second of the sum of squares of an array of about `bytes` bytes (at most 1 GiB): what is read over and over may
+/// lie in part in a last cache of hundreds of MiB, and the array is to lie there as much as what it stands for.
+double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream, double bytes);
 
 /// The upper middle value of a list that is not empty.
 double median(std::vector<double> values);

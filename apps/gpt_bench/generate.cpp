@@ -29,22 +29,23 @@ int bench_generate(const StepOptions& options) {
     }
     train::Engine engine(train::engine_settings(config));
     engine.initialise();
+    const double bytes = weight_bytes(engine.model().config());
+    const auto bandwidth_now = [&] { return measure_read_bandwidth(engine.backend(), engine.stream(), bytes); };
     std::vector<double> seconds;
     std::vector<double> bandwidths;
     double last = core::now_s();
     const auto on_token = [&](std::int32_t) {
         seconds.push_back(core::now_s() - last);
         // Between tokens, so that both see the same machine.
-        if (seconds.size() % 16 == 0) bandwidths.push_back(measure_read_bandwidth(engine.backend(), engine.stream()));
+        if (seconds.size() % 16 == 0) bandwidths.push_back(bandwidth_now());
         last = core::now_s();
     };
     const train::GenerationRequest request{
             .prompt = {0}, .max_new_tokens = options.warmup + options.steps, .stop_ids = {}, .sampling = {.seed = 1}};
     train::generate(engine, request, on_token);
     seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(options.warmup));
-    bandwidths.push_back(measure_read_bandwidth(engine.backend(), engine.stream()));
+    bandwidths.push_back(bandwidth_now());
     const double token_s = median(seconds);
-    const double bytes = weight_bytes(engine.model().config());
     const double bandwidth = median(bandwidths);
     if (options.csv) {
         std::printf("tokens_per_s,floor_tokens_per_s\n%.2f,%.2f\n", 1 / token_s, bandwidth / bytes);

@@ -48,6 +48,8 @@ HWY_INLINE void some_outputs(const FewRows& a, const float* x, std::int64_t outp
     std::int64_t i = 0;
     for (; i + step_of<T>() <= a.inputs; i += step_of<T>()) {
         for (int out = 0; out < kOutputs; ++out) {
+            // The next outputs' rows come from memory while these are multiplied.
+            __builtin_prefetch(weight + (kOutputs + out) * a.inputs + i, 0, 2);
             if constexpr (std::is_same_v<T, core::bf16>) {
                 const VectorPair w = load_pairs(weight + out * a.inputs + i);
                 for (int row = 0; row < kRows; ++row) {
