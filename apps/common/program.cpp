@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
@@ -58,9 +57,7 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
     if (dynamic_cast<const CLI::RequiredError*>(&end) != nullptr && !unknown.empty()) {
         core::raise<core::UsageError>("unknown argument '{}' (--help lists the options)", unknown.front());
     }
-    std::string message = end.what();
-    std::replace(message.begin(), message.end(), '\n', ' ');
-    core::raise<core::UsageError>("{} (--help lists the options)", message);
+    core::raise<core::UsageError>("{} (--help lists the options)", end.what());
 }
 
 void set_up_program(CLI::App& app, const std::string& name, std::vector<CompletedKey> keys) {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace tessera::core {
@@ -14,7 +15,8 @@ enum class ExitCode : int { success = 0, run_failure = 1, user_error = 2, stoppe
 /// do.
 class Error : public std::runtime_error {
 public:
-    using std::runtime_error::runtime_error;
+    /// Control characters, which a file name, a key or another library's words may hold, become spaces.
+    explicit Error(std::string_view what);
     virtual ExitCode exit_code() const { return ExitCode::run_failure; }
 };
 

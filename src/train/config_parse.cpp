@@ -22,14 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string one_line(std::string_view text) {
-    std::string result(text);
-    for (char& c : result) {
-        if (c == '\n' || c == '\r' || c == '\t') c = ' ';
-    }
-    return result;
-}
-
 class Parser {
 public:
     Parser(Config& config, std::string file) : config_(config), file_(std::move(file)) {
@@ -44,7 +36,7 @@ public:
             for (const auto& [section, node] : root) read_section(section.str(), node, line_of(section.source()));
         } catch (const toml::parse_error& error) {
             core::raise<core::ConfigError>("{}:{}:{}: {}", file_, error.source().begin.line,
-                                           error.source().begin.column, one_line(error.description()));
+                                           error.source().begin.column, error.description());
         }
     }
 
@@ -71,7 +63,7 @@ public:
             if (parsed->size() != 1 || value.find('\n') != std::string::npos) parsed.reset();
         } catch (const toml::parse_error& error) {
             if (!value.empty() && std::string_view("[{\"'").find(value.front()) != std::string_view::npos) {
-                problems_.push_back(fmt::format("{}: {}", original, one_line(error.description())));
+                problems_.push_back(fmt::format("{}: {}", original, error.description()));
                 return;
             }
         }
