@@ -75,3 +75,20 @@ if(TESSERA_BUILD_BENCHMARKS)
     tessera_missing("Google Benchmark" libbenchmark-dev)
   endif()
 endif()
+
+# Several processes need Open MPI; without it one process does everything else.
+find_package(MPI QUIET COMPONENTS C)
+find_program(TESSERA_MPIRUN_PROGRAM mpirun)
+if(MPI_C_FOUND AND TESSERA_MPIRUN_PROGRAM AND NOT TESSERA_FUZZ)
+  set(TESSERA_MPI ON)
+  set(TESSERA_MPI_VERSION ${MPI_C_VERSION})
+  add_library(tessera_mpi INTERFACE)
+  target_link_libraries(tessera_mpi INTERFACE ${MPI_C_LIBRARIES})
+  target_include_directories(tessera_mpi SYSTEM INTERFACE ${MPI_C_INCLUDE_DIRS})
+  # Its own C++ bindings are long gone from the standard.
+  target_compile_definitions(tessera_mpi INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  # For tests: as root, and more processes than cores.
+  set(TESSERA_MPIRUN ${TESSERA_MPIRUN_PROGRAM} --allow-run-as-root --oversubscribe --bind-to none)
+else()
+  set(TESSERA_MPI OFF)
+endif()
