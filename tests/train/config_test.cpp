@@ -162,6 +162,15 @@ TEST(Config, CF01_DuplicatesAndSyntaxErrorsNameThePlace) {
     EXPECT_THAT(refusal("[run]\nname = \"a\nb\"\n"), HasSubstr("/cfg/small.toml:2:"));
 }
 
+TEST(Config, ALetterOutsideOfAStringIsAnErrorWithItsPlace) {
+    for (const char* letter : {"é", "Ї", "ҙ", "ß"}) {
+        EXPECT_THAT(refusal(fmt::format("[mod{}le]\nnum_layers = 2\n", letter)),
+                    AllOf(HasSubstr("/cfg/small.toml:1:"), HasSubstr(letter)));
+        EXPECT_THAT(refusal(fmt::format("[model]\nnum_layers = 2\n{} = 3\n", letter)),
+                    AllOf(HasSubstr("/cfg/small.toml:3:"), HasSubstr(letter)));
+    }
+}
+
 TEST(Config, EveryProblemIsInOneMessage) {
     EXPECT_THAT(refusal("[model]\nnum_layers = true\nhiden_size = 3\n[optimizer]\nname = \"lamb\"\n"),
                 AllOf(HasSubstr("model.num_layers wants"), HasSubstr("did you mean model.hidden_size?"),
