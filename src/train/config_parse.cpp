@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "data/utf8.h"
 #include "train/config.h"
 #include "train/config_assign.h"
 #include "train/config_fields.h"
@@ -187,6 +188,20 @@ private:
     std::vector<std::string> problems_;
 };
 
+/// TOML is UTF-8: anything else, which a folder's name or an override may hold, could be saved with a run but not read
+/// back.
+void refuse_invalid_utf8(const Config& config, const std::string& file) {
+    for_each_field(config, [&](const Field& field, const auto& value) {
+        data::Utf8Repair repair;
+        std::string readable;
+        repair.append(written(value), readable);
+        repair.finish(readable);
+        if (repair.replaced() > 0) {
+            core::raise<core::ConfigError>("{}: {} = {} is not UTF-8 text", file, field.name(), readable);
+        }
+    });
+}
+
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
@@ -196,6 +211,7 @@ Config parse_config(std::string_view text, const std::string& name, const std::v
     for (const std::string& override_text : overrides) parser.read_override(override_text);
     parser.finish();
     resolve_defaults(config);
+    refuse_invalid_utf8(config, name);
     validate(config);
     const auto warn_of_warmup = [](const char* unit, std::int64_t warmup, std::int64_t run) {
         if (warmup < run) return;

@@ -239,6 +239,13 @@ TEST(Config, OverrideErrorsNameTheOverride) {
     EXPECT_THAT(refusal(kSmall, {"--run.train_steps=1\nx = 2"}), HasSubstr("run.train_steps wants a whole number"));
 }
 
+TEST(Config, BytesThatAreNotUtf8AreRefusedWithTheirKey) {
+    EXPECT_THAT(refusal(kSmall, {"--run.name=a\xdf\xdf b"}),
+                HasSubstr("run.name = \"a\uFFFD\uFFFD b\" is not UTF-8 text"));
+    EXPECT_THAT(refusal(kSmall, {"--data.train=[\"x.h5\", \"caf\xe9.h5\"]"}), HasSubstr("data.train"));
+    EXPECT_EQ(parse(kSmall, {"--run.name=größe"}).run.name, "größe");
+}
+
 TEST(Config, TX08_ByteOrderMarkIsSkipped) {
     EXPECT_EQ(to_toml(parse("\xEF\xBB\xBF" + std::string(kSmall))), to_toml(parse(kSmall)));
 }
