@@ -69,8 +69,8 @@ private:
 /// read only to be overwritten): the kind of traffic an optimizer has.
 double measure_bandwidth();
 
-/// Bytes a second of the sum of squares of an array of about `bytes` bytes (at most 1 GiB): what is read over and over may
-/// lie in part in a last cache of hundreds of MiB, and the array is to lie there as much as what it stands for.
+/// Bytes a second of the sum of squares of an array of about `bytes` bytes (at most 1 GiB): what is read over and over
+/// may lie in part in a last cache of hundreds of MiB, and the array is to lie there as much as what it stands for.
 double measure_read_bandwidth(kernels::Backend& backend, core::Stream& stream, double bytes);
 
 /// The upper middle value of a list that is not empty.
