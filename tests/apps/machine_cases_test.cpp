@@ -230,7 +230,11 @@ TEST_F(BuildCases, AMissingPackageIsNamed_IN_01) {
     const std::string sound = configure({"TESSERA_BUILD_TESTS=OFF", "CMAKE_BUILD_TYPE=Release"}, 0);
     EXPECT_NE(sound.find("Release for the CPU; tests OFF, benchmarks OFF, sanitizers none"), std::string::npos)
             << sound;
-    EXPECT_NE(sound.find("Not in this version: CUDA, several processes"), std::string::npos) << sound;
+    EXPECT_NE(sound.find("Not in this version: CUDA, NCCL"), std::string::npos) << sound;
+    // Without MPI one process does everything.
+    const std::string alone = configure({"CMAKE_DISABLE_FIND_PACKAGE_MPI=ON", "TESSERA_BUILD_TESTS=OFF"}, 0);
+    EXPECT_NE(alone.find("one process (no MPI: install libopenmpi-dev and openmpi-bin for it)"), std::string::npos)
+            << alone;
 }
 
 }  // namespace
